@@ -55,9 +55,13 @@ func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error)
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }
 
-// CancelTx does the same as Cancel inside the caller's open transaction. It takes effect when that transaction commits.
-// The success of an attempt that starts before the commit is dropped if its handler is transactional, or if the
-// cancellation commits first. Its errors are those of Cancel and ErrNoTransaction.
+// CancelTx does the same as Cancel inside the caller's open transaction. The cancellation takes effect when that
+// transaction commits. An attempt may start before the commit. The success of such an attempt is dropped in two cases:
+//
+//   - The handler is transactional.
+//   - The cancellation commits before the success is stored.
+//
+// CancelTx returns the errors of Cancel, and ErrNoTransaction.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: processlog.ActionCancel}))
 }

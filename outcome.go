@@ -21,10 +21,10 @@ func Permanent(err error) error { return verdict.Permanent(err) }
 // does not count as a failure. It says that a service is down, and d says for how long.
 func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
-// Snooze returns an error that makes the entry run again later. It counts as no failure and spends no attempt. d is the
-// time until the next attempt, which the library keeps between 100 ms and 100 years. If d is 0 or less, the type's schedule
-// decides: it gets the number of failures so far, or 1 if there was none. An entry may be snoozed without end: see
-// HandlerConfig.MaxWait.
+// Snooze returns an error that makes the entry run again later. The error counts as no failure and spends no attempt. d
+// is the time until the next attempt, which the library keeps between 100 ms and 100 years. If d is 0 or less, the
+// type's schedule decides. The schedule is then called with the number of failures so far, or with 1 if there was none.
+// An entry may be snoozed without end: see HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
 // Unavailable returns an error which says that the handler needs something that is down, for example a service. It

@@ -98,8 +98,8 @@ func (b OpenBreaker) String() string {
 type LimitedType struct {
 	BusinessType string `json:"type"`  // business type of the entries
 	Limit        string `json:"limit"` // name of the limit
-	// Waiting is the number of entries that this process has tried to claim, and that got no permit yet. While a limit
-	// without keys is used up, the process claims no entries of the type. So many more entries may wait.
+	// Waiting is the number of entries that this process has tried to claim, and that got no permit yet. More entries
+	// may wait. The reason is that the process claims no entries of the type while a limit without keys is used up.
 	Waiting int `json:"waiting"`
 	// NextAt is the time in UTC at which the rate allows the first of these entries to start, by the clock of this
 	// process. Another process may use that start. NextAt is zero if the entries wait for the end of running entries

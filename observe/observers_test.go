@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each callback of the Observer appends its name and the argument who to a slice.
+// watching returns an Observer whose callbacks append to told. Each callback appends the parameter who and its own
+// name.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()

@@ -40,7 +40,7 @@ func ExampleOptions() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		_ = telemetry // Pass it to the Compensator of that shard's database.
+		_ = telemetry // Pass telemetry to the Compensator of this shard's database.
 	}
 }
 

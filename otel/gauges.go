@@ -23,7 +23,9 @@ type gauges struct {
 	cases, instances                                 metric.Int64ObservableGauge
 	overdue, nextStart, pastDue, atRisk, paused, age metric.Float64ObservableGauge
 
-	looking   sync.Mutex // guards readAt, casesAt and openCases. The goroutine that holds the mutex calls read. Other goroutines report the readings in current
+	// looking guards readAt, casesAt and openCases. The goroutine that holds looking calls read. Other goroutines
+	// report the readings in the field current.
+	looking   sync.Mutex
 	readAt    time.Time
 	casesAt   time.Time
 	openCases []reading
@@ -174,7 +176,9 @@ func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 		readings = append(readings, reading{g.instances, float64(n), labels{instance: string(instanceState)}})
 	}
 	for currency, minor := range status.AtRisk {
-		if name, _ := g.t.currencies.canonical(currency); name != other { // Do not report the value other, because amounts of different currencies cannot be added.
+		// The constant other stands for several currencies. Their amounts cannot be added, so there is no reading for
+		// them.
+		if name, _ := g.t.currencies.canonical(currency); name != other {
 			readings = append(readings, reading{g.atRisk, minor, labels{currency: name}})
 		}
 	}
@@ -187,7 +191,8 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 		return nil
 	}
 	backlogs := make(map[string]admin.Backlog)
-	if backlog, err := admin.Of(g.c).Backlog(ctx); err == nil && backlog.Known { // The error says that Operations.Statistics is not set, or comes from the database.
+	// After an error, report no backlog. Operations.Statistics may not be set, or the database may have failed.
+	if backlog, err := admin.Of(g.c).Backlog(ctx); err == nil && backlog.Known {
 		due, late := make(map[string]float64), make(map[string]float64)
 		for _, b := range backlog.Types {
 			backlogs[b.BusinessType], due[b.BusinessType], late[b.BusinessType] = b, float64(b.Due), float64(b.Overdue)
@@ -205,7 +210,9 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 			waitingByState[count.State] = make(map[string]float64)
 		}
 		n := count.N
-		if count.More { // The backlog is older, so it may be lower.
+		// The count has stopped at maxWaiting. The backlog may be higher, because no limit stops its count. It may also
+		// be lower, because it is older.
+		if count.More {
 			n = max(n, backlogs[count.BusinessType].Of(count.State))
 		}
 		waitingByState[count.State][count.BusinessType] = float64(n)
@@ -216,7 +223,8 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 	return readings
 }
 
-// byType returns one reading for all types that are not reported under their names.
+// byType returns one reading for each type that is reported under its name. All other types together get one reading,
+// whose value joinTypes computes.
 func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, joinTypes func(a, b float64) float64, labelsOf labels) (readings []reading) {
 	valuesByType := make(map[string]float64)
 	for businessType, value := range values {

@@ -19,7 +19,8 @@ func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.Handler
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
 		hasReturned := false
-		defer func() { t.endAttempt(a, hasReturned, err) }() // This function also runs after a panic, which goes on after it.
+		// The function also runs if the handler panics. The panic then continues.
+		defer func() { t.endAttempt(a, hasReturned, err) }()
 		err = next(a.ctx, e)
 		hasReturned = true
 		return err
@@ -83,8 +84,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// origin returns the remote span that the Propagator puts into ctx. Any other span comes from the context that the
-// caller passed to compensator.New.
+// origin returns the span in ctx. isKnown reports whether the Propagator has put this span into ctx, so that the span
+// is remote. A span that is not remote comes from the context that the caller passed to compensator.New.
 func origin(ctx context.Context) (sc trace.SpanContext, isKnown bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()

@@ -16,9 +16,9 @@ import (
 
 // Options configures Telemetry. The zero value works.
 type Options struct {
-	// TracerProvider creates the spans. nil means the global provider at the time of New. The program may set the real
-	// global provider later. The no-op provider of go.opentelemetry.io/otel/trace/noop creates no spans and costs
-	// nothing.
+	// TracerProvider creates the spans. nil means the global provider at the time of New. If the program sets its
+	// global provider only later, spans from then on go to that provider. The no-op provider of
+	// go.opentelemetry.io/otel/trace/noop creates no spans and costs nothing.
 	TracerProvider trace.TracerProvider
 
 	// MeterProvider creates the instruments. nil means the global provider, as for TracerProvider.

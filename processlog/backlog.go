@@ -69,7 +69,7 @@ type BacklogSlice struct {
 // BacklogReading is the backlog that WriteBacklog stored last.
 type BacklogReading struct {
 	Types []Backlog     // types with entries, sorted by name
-	Age   time.Duration // time since the round that counted them was due to begin
+	Age   time.Duration // time since the planned start of the round that counted Types
 	Known bool          // whether a backlog is stored
 }
 

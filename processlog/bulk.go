@@ -40,9 +40,11 @@ func ParseBulkID(text string) (BulkID, error) {
 
 // BulkBatch is the record of one batch of an action on several entries. Each batch is one row of the audit table.
 type BulkBatch struct {
-	ID      BulkID          // Record is 0 in the first batch until ChangeBulk has stored it
-	Record  uint64          // number of this batch's record. ChangeBulk ignores it
-	Follows uint64          // for ChangeBulk: Record of the batch before, which no other may follow. 0: do not check
+	ID     BulkID // Record is 0 in the first batch until ChangeBulk has stored it
+	Record uint64 // number of this batch's record. ChangeBulk ignores it
+	// Follows is the Record of the batch before this one. ChangeBulk changes nothing if another batch already follows
+	// that batch. 0 means that ChangeBulk does not check.
+	Follows uint64
 	Once    bool            // for ChangeBulk of a first batch: do nothing if an earlier action has the same Secret
 	At      time.Time       // when the batch was stored. UTC, milliseconds
 	Action  Action          // what was done
@@ -55,10 +57,12 @@ type BulkBatch struct {
 
 // Match selects entries for MatchingIDs.
 type Match struct {
-	Filter      Filter      // States must not be empty. Limit, Newest, MaxRead, Outline and Cursor do not matter
-	Fingerprint Fingerprint // failure of the entry's open case; zero: any, and no case is needed
-	After, UpTo ID          // only ids higher than After, and not higher than UpTo. Zero: no bound
-	Limit       int         // maximum number of ids
+	Filter Filter // States must not be empty. Limit, Newest, MaxRead, Outline and Cursor do not matter
+	// Fingerprint is the fingerprint of the failure in the entry's open case. Zero selects any entry, also without a
+	// case.
+	Fingerprint Fingerprint
+	After, UpTo ID  // only ids higher than After, and not higher than UpTo. Zero: no bound
+	Limit       int // maximum number of ids
 }
 
 // Validate returns a *FieldError if the filter is invalid or names no state.

@@ -93,7 +93,8 @@ func (ch Change) After(before Row) (Row, error) {
 	after := before
 	after.Version++
 	after.Token = ch.Token
-	if ch.Action == ActionErase { // Ids, state and times say what happened, and prevent that the work is done again.
+	// An erasure keeps ids, state and times. They say what happened, and they prevent that the work is done again.
+	if ch.Action == ActionErase {
 		after.Epoch++
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
@@ -147,7 +148,8 @@ func (ch Change) needsPerson() bool {
 	return ch.Action == ActionRequeue || ch.Action == ActionSettleManually || ch.Action == ActionErase
 }
 
-// Record returns the audit record of a person's change, for an erasure without the erased text.
+// Record returns the audit record of a person's change. The record of an erasure lacks the error text that the erasure
+// removes.
 func (ch Change) Record(before, after Row) AuditRecord {
 	if ch.Action == ActionErase {
 		before.LastError = ""

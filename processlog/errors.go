@@ -81,8 +81,8 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// SessionError says that the database session of a transaction would store the entry wrongly, for example after SET
-// unique_checks=0 or USE, so that the library has written nothing. The entry can be recorded in another session. If the
+// SessionError says that the library has written nothing, because the session of the transaction would store the entry
+// wrongly. A cause is, for example, SET unique_checks=0 or USE. The entry can be recorded in another session. If the
 // library began the transaction, it closes the session. SessionError wraps a *FieldError that names the variable.
 type SessionError struct {
 	Refusal *FieldError // names the variable and says what is wrong with it
@@ -234,7 +234,9 @@ type PanicError struct {
 	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" if the handler called that function
 }
 
-// formatValue recovers from a String or Error method that panics with such a value again. Package fmt does not.
+// formatValue returns Value as package fmt prints it. Package fmt recovers if a method of Value panics, and then prints
+// the value of that second panic. If a method of the second value panics too, package fmt panics, and formatValue
+// recovers.
 func (e *PanicError) formatValue() (text string) {
 	defer func() {
 		if recover() != nil {
@@ -251,8 +253,8 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("handler panicked: %s\n%s", e.formatValue(), e.Stack)
 }
 
-// SafeError returns err if its methods can be called safely, and otherwise a copy with the same text for errors.Is and
-// errors.As. A user's method may panic, and a chain of Unwrap may never end.
+// SafeError returns err if its methods can be called safely. Otherwise SafeError returns a copy with the same text, in
+// which errors.Is and errors.As find the same errors. A user's method may panic, and a chain of Unwrap may never end.
 func SafeError(err error) error { return usererr.Safe(err) }
 
 // ErrorText returns err.Error(), or a description if that panics. err must not be nil.

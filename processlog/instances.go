@@ -102,7 +102,9 @@ type ClaimHoldReason string
 const (
 	HeldByBacklog  ClaimHoldReason = "outcomes wait"    // too many outcomes of all types wait until the database can store them
 	HeldByRefusals ClaimHoldReason = "outcomes refused" // the database refuses to store too many outcomes of the type
-	HeldBySuspects ClaimHoldReason = "suspects run"     // few entries that have lost leases run at once, because each may have crashed a process
+	// HeldBySuspects means that entries run that have lost leases. Each of these entries may have crashed a process. So
+	// only few of them may run at once, and this many run now.
+	HeldBySuspects ClaimHoldReason = "suspects run"
 )
 
 // InstanceQueue says whether a process reaches the shared queue.

@@ -52,8 +52,9 @@ const DefaultRead = 10_000
 
 const maxMaxRead = 100_000
 
-// Narrowed reports whether List must compare each row that its index finds with the other fields of f. It returns a
-// *FieldError if f would read the whole table, or if no row can match.
+// Narrowed reports whether f has conditions that the index of List does not cover. List then reads each row that the
+// index finds, and checks these conditions. Narrowed returns a *FieldError if f would read the whole table, or if no
+// row can match.
 func (f Filter) Narrowed() (bool, error) {
 	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
 	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != "" || f.Leased

@@ -21,18 +21,21 @@ type Operations interface {
 	// that are no longer dead. In all other respects ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
-	// ChangeBulk works like ChangeAll. The same transaction stores batch.With(seen, …) as a record, even if no entry was
-	// changed. If batch.ID.Record is 0, the batch is the first one of its action. ChangeBulk returns the number of the
-	// record, which for a first batch is BulkID.Record.
+	// ChangeBulk works like ChangeAll. The same transaction stores batch.With(seen, …) as an audit record without an
+	// EntryID, even if no entry was changed. If batch.ID.Record is 0, the batch is the first one of its action.
+	// ChangeBulk returns the number of the record. The number of a first batch is the BulkID.Record of its action.
 	//
-	// If batch.Follows is set and is not the last batch of the action, ChangeBulk changes nothing and returns
-	// ErrChanged. ChangeBulk does the same if batch.Once is set and one of the newest MaxBulkKeys records without an
-	// entry is the first batch of an action with the same secret.
+	// ChangeBulk changes nothing and returns ErrChanged in two cases:
+	//
+	//   - batch.Follows is set, and is not the last batch of the action.
+	//   - batch.Once is set, and an earlier action has the same secret. ChangeBulk looks for its first batch only in
+	//     the newest MaxBulkKeys audit records without an EntryID.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
-	// Bulk reads the batches of an action, the oldest first: the first one and the last MaxBulkBatches. It returns
-	// ErrNotFound if there are none. It finds only batches with fewer than MaxBulkRecords records without an entry between
-	// them and the first batch. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk does for batch.Once.
+	// Bulk reads the first batch of an action and the last MaxBulkBatches batches, the oldest first. It returns
+	// ErrNotFound if the action has no batch. From the first batch on, Bulk reads MaxBulkRecords audit records without
+	// an EntryID. It does not find later batches. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk
+	// does for batch.Once.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
 	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return other
@@ -74,8 +77,8 @@ type Operations interface {
 	KeepAttempts(ctx context.Context) error
 
 	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. A new attempt may
-	// overwrite an older attempt of the same entry. The Version of an overwritten attempt is lower by at least
-	// 2*MaxAttemptsKept - 1.
+	// overwrite an older attempt of the same entry. The Version of the older attempt is then lower than that of the new
+	// one by 2*MaxAttemptsKept - 1 or more.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// StatsClock returns the current time of the database's clock. If the table of statistics is missing, StatsClock
@@ -160,7 +163,7 @@ type Operations interface {
 	// Operate writes an operation to the audit log. It changes no entry.
 	Operate(ctx context.Context, op Operation) error
 
-	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
+	// AuditLog reads the audit log, newest first: both the changes of entries, and the operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
 	// Limits reads the limits under which entries were claimed, sorted by name. An empty name selects all. The cost does
@@ -186,10 +189,11 @@ type Operations interface {
 // MaxBulkBatches is the maximum number of an action's last batches that Bulk reads.
 const MaxBulkBatches = 20
 
-// MaxBulkRecords is the maximum number of audit records without an entry that Bulk reads.
+// MaxBulkRecords is the maximum number of audit records without an EntryID that Bulk reads.
 const MaxBulkRecords = 10_000
 
-// MaxBulkKeys is how many of the newest audit records without an entry are compared to find an action by its secret.
+// MaxBulkKeys is the number of the newest audit records without an EntryID in which a store looks for an action by its
+// secret.
 const MaxBulkKeys = 1000
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency is unknown, and
@@ -311,7 +315,8 @@ type SeenCase struct {
 	Version uint64 // Case.Version
 }
 
-// Assigned returns the error of AssignCases for the present case c, which is nil if the entry has none.
+// Assigned returns the error of AssignCases for seen. The parameter c is the present case of the entry, or nil if the
+// entry has no case.
 func (seen SeenCase) Assigned(c *Case) error {
 	switch {
 	case c == nil || !c.ClosedAt.IsZero():
@@ -379,9 +384,11 @@ type AuditLogFilter struct {
 	Actor         string    // empty: any
 	Action        string    // empty: any
 	From, To      time.Time // from inclusive, to exclusive. Zero: no bound
-	EachEntry     bool      // also the records of single entries that ChangeBulk has changed; always with EntryID
-	Limit         int       // maximum number of records. 0: 50; at most 1,000
-	Cursor        string    // AuditLogPage.Next of the previous page
+	// EachEntry adds the records of the single entries that ChangeBulk has changed. If EntryID is set, AuditLog always
+	// reads these records.
+	EachEntry bool
+	Limit     int    // maximum number of records. 0: 50; at most 1,000
+	Cursor    string // AuditLogPage.Next of the previous page
 }
 
 // AuditLogRecord is either a change of an entry, which has Before and After, or an operation.

@@ -68,8 +68,9 @@ type Position struct {
 	ID           ID     // id of the entry
 	Epoch        uint32 // epoch of the entry that the note is about
 
-	// OrderID is the position of the entry under its key, and zero means ID. If one call of Record writes several entries,
-	// their ids become the OrderIDs in the caller's order. Of two equal OrderIDs, the lower ID comes first.
+	// OrderID is the position of the entry under its key. Zero means that ID is the position. One call of Record may
+	// write several entries, whose ids are not in the caller's order. The first of these entries then gets the lowest
+	// of their ids as its OrderID, and so on. Of two equal OrderIDs, the lower ID comes first.
 	OrderID ID
 }
 
@@ -78,7 +79,7 @@ type KeyState struct {
 	First ID // first entry that counts; zero: no entry counts
 	// Known counts the given positions whose entry has a note with the same epoch. KeyStates may leave out ended entries.
 	Known int
-	Taken bool // whether another entry that counts has a lease under another token
+	Taken bool // whether an entry that counts has a lease, and was not claimed under the token of the caller
 
 	// Members lists the entries that count, in the order of their positions, at most MaxMembers. It is nil if another
 	// process may still run one of them: the entry was claimed under another token than the caller's, and no outcome or

@@ -29,8 +29,9 @@ type Queue interface {
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
 	// Settle removes or moves each entry whose lease in the queue still has the token of the outcome. If the token
-	// differs, Settle only makes the entry due earlier, if QueueOutcome.In says so. It adds an entry that the queue does
-	// not have only if the type is lost, because the process that rebuilds it may have read an old state.
+	// differs, Settle only makes the entry due earlier, if QueueOutcome.In says so. If the queue does not have the
+	// entry, Settle adds it only while the type is lost. The reason is that the process that rebuilds the type may have
+	// read an old state of the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due

@@ -18,27 +18,36 @@ type StartLimits interface {
 	// ClaimLimited works like Claim, and leases only entries that get a permit. An entry without a permit is unchanged,
 	// and is in Claimed.Limited. Claimed.Rooms says what is left for each key of the wanted entries.
 	//
-	// Permits are committed with the leases of the claim. All claims under one limit take turns, and compute starts from
-	// the clock of the database.
+	// Permits are committed with the leases of the claim. Claims under one limit wait for each other. Each claim reads
+	// the database's clock to compute how many starts are free.
 	//
-	// If a lease has ended, its permit goes to another entry. ClaimLimited then raises the version of the entry that held
-	// it, so that its holder can neither renew the lease nor store a failure.
+	// If a lease has ended, its permit goes to another entry. ClaimLimited then raises the version of the entry that
+	// held the permit. So the holder of the lease can neither renew the lease nor store a failure.
 	//
-	// ClaimLimited obeys the change of a person (see Operations.PutLimit), and returns the values in Claimed.InForce. If
-	// the Interval has changed, a key keeps as many starts granted in advance as before.
+	// ClaimLimited obeys the values that a person has set (see Operations.PutLimit), and returns the values in
+	// Claimed.InForce. After a change of the Interval, the number of starts that a key has used in advance stays the
+	// same.
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
-	// takes too long, it returns ErrBusy.
+	// takes too long, ClaimLimited returns ErrBusy.
 	ClaimLimited(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes back starts by key that ClaimLimited has granted and that never began. It changes nothing for a
-	// key without a row, or whose last starts were granted by another claim. Otherwise the next claim could be granted one
-	// start more than the burst. The Interval of limit must be that of the grant: see Claimed.InForce.
+	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. The parameter unusedStarts has
+	// their numbers by key. The Interval of limit must be that of the grant: see Claimed.InForce.
+	//
+	// ReturnStarts changes nothing for a key that has no row. It also changes nothing if another claim has granted
+	// starts to the key since. If it took back the older starts, the next claim could be granted one start more than
+	// the burst.
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
-	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle, and returns their number.
-	// It stops when ctx ends. It leaves a row whose stored time is in the future or whose permits have not all ended, the
-	// first row of each limit, and locked rows. So each deleted row allowed the whole burst, as a key without a row does.
+	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle, and returns their
+	// number. It stops when ctx ends. A key without a row may use the whole burst, so PurgeLimitKeys deletes only rows
+	// whose keys may do so, too. It leaves
+	//
+	//   - rows whose stored time is in the future,
+	//   - rows with a permit that has not ended,
+	//   - the first row of each limit, and
+	//   - locked rows.
 	PurgeLimitKeys(ctx context.Context, idle time.Duration) (int, error)
 
 	// CheckLimits returns a *FieldError if the table is missing.
@@ -63,10 +72,11 @@ type StartLimit struct {
 	// row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 
-	// Advance returns how many of the left starts of a key ClaimLimited takes in advance, when it leases entries of the
-	// key. The caller finds the result in Room.Advance, and may begin these starts later or return them. ClaimLimited
-	// calls Advance only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is called while
-	// rows are locked, so it must not block.
+	// Advance lets a claim take starts of a key in advance, when it leases entries of the key. The parameter left is
+	// how many starts the key has left. The result is how many of them ClaimLimited takes. The caller of ClaimLimited
+	// finds this number in Room.Advance, and may begin these starts later or return them. ClaimLimited calls Advance
+	// only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is called while rows are
+	// locked, so it must not block.
 	Advance func(key string, left int) int
 }
 
@@ -133,8 +143,9 @@ type Limited struct {
 	In  time.Duration // time after which to claim the entry again
 }
 
-// LimitedLater returns how many limited entries have an In above 0. The next claims may skip these entries. An entry whose
-// In is 0 waits for the whole type, so no entry behind it may start first.
+// LimitedLater returns how many limited entries have an In above 0. The next claims may skip these entries. An entry
+// whose In is 0 waits because the limit delays its whole type. The next claims must not skip that entry, so that no
+// later entry starts before it.
 func (c *Claimed) LimitedLater() (n int) {
 	for i := range c.Limited {
 		if c.Limited[i].In > 0 {
@@ -151,7 +162,8 @@ type LimitValues struct {
 	Concurrent int           `json:"concurrent"`  // entries that may run at once; 0: any number
 }
 
-// Problems returns everything that is wrong with the numbers. The fields are Rate, Burst and Concurrent.
+// Problems returns everything that is wrong with the numbers. The Field of each error is Rate (for the Interval), Burst
+// or Concurrent.
 func (v LimitValues) Problems() (problems []*FieldError) {
 	refuse := func(isInvalid bool, field, format string, args ...any) {
 		if isInvalid {

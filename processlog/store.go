@@ -117,7 +117,7 @@ type Worker interface {
 	Renew(ctx context.Context, leases []Held, lease time.Duration) (Unrenewed, error)
 
 	// Settle writes each outcome whose row fulfils the condition of Outcome.Version. It returns one result for each
-	// outcome, in the order of outcomes. Each outcome must name another entry. If the database refuses to write one
+	// outcome, in the order of outcomes. No two outcomes may name the same entry. If the database refuses to write one
 	// row, Settle still writes the other rows.
 	//
 	// After an error the caller may call Settle again with the same token and outcomes. The token in a row shows that
@@ -125,9 +125,11 @@ type Worker interface {
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes the argument outcome, with its Result, in the transaction tx of the handler. It writes only if
-	// the row still has Outcome.Version. If the version has changed, SettleTx returns ErrLeaseLost. If the server
-	// rolled tx back, SettleTx returns ErrTxAborted. If the handler ended tx, SettleTx returns ErrNoTransaction, but
-	// not ErrTxAborted.
+	// the row still has Outcome.Version. SettleTx returns
+	//
+	//   - ErrLeaseLost if the version has changed,
+	//   - ErrTxAborted, which wraps ErrNoTransaction, if the server rolled tx back, and
+	//   - ErrNoTransaction without ErrTxAborted if the handler ended tx.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 
@@ -153,7 +155,8 @@ type Keeper interface {
 
 	// RequeueAll requeues each entry whose version is still the version in the argument seen, in one transaction. It
 	// returns one result for each element of seen, in the same order. Change.AfterSeen computes the new row. RequeueAll
-	// ignores the Ref of change. Each element of seen must name another entry. RequeueAll never waits for locked rows.
+	// ignores the Ref of change. No two elements of seen may name the same entry. RequeueAll never waits for locked
+	// rows.
 	//
 	// After an error, either all changes were made or none. If all changes were made, a second call returns ErrChanged
 	// for each entry.
@@ -185,9 +188,9 @@ type Keeper interface {
 	// deletes the Faults, Results and failed attempts of these entries. It returns the number of deleted entries. An
 	// empty businessType selects all types.
 	//
-	// Purge skips an entry if another transaction has locked its row in any index. A transaction that records a deleted
-	// key waits for one short transaction at most. A *RefusedError names entries that the database refuses to delete.
-	// The other entries are deleted and counted.
+	// Purge skips an entry if another transaction has locked its row in any index. Another transaction may record the
+	// key of an entry that Purge deletes. That transaction waits for one short transaction of Purge at most. A
+	// *RefusedError names entries that the database refuses to delete. The other entries are deleted and counted.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 
@@ -308,8 +311,9 @@ type Faults struct {
 	OutcomeUnknown bool
 }
 
-// In returns the part of f that applies to a row: none in another epoch, and no ServerFaults and ServerDowns of the
-// handler for the compensation.
+// In returns the part of f that applies to a row. If f is from another epoch, no part applies. ServerFaults and
+// ServerDowns of the handler do not apply to a compensating row. Those of the compensation apply only to a compensating
+// row.
 func (f Faults) In(row *Row) Faults {
 	in := Faults{Epoch: row.Epoch, Compensating: row.State == Compensating}
 	if f.Epoch != in.Epoch {
@@ -397,8 +401,9 @@ type Outcome struct {
 	Epoch          uint32         // epoch of the claimed row
 
 	// Version is the version after the claim. The outcome is written only if the row still has this version. A success
-	// stays true even if another process holds the lease now. So Settle writes it to each row of the same epoch that is
-	// pending or retrying (Succeeded) or compensating (Compensated), and does not change the counts of such a row.
+	// is an exception, because it stays true even if another process holds the lease now. Settle writes a success if
+	// the row has the same epoch. To write Succeeded, the row must also be pending or retrying. To write Compensated,
+	// the row must be compensating. When Settle writes a success, it does not change the counts of the row.
 	Version uint64
 
 	To              State         // new state
@@ -412,18 +417,18 @@ type Outcome struct {
 	// A Store ignores it.
 	TimedOut bool
 
-	// Faults replaces the entry's Faults in the same transaction. If it is nil, the stored Faults do not change. Otherwise
-	// LastError is not empty. SettleTx ignores Faults.
+	// Faults replaces the entry's Faults in the same transaction. If Faults is nil, the stored Faults do not change. If
+	// Faults is not nil, LastError must not be empty. SettleTx ignores Faults.
 	Faults *Faults
 
 	Case *CaseDraft // for To = Dead: the case to open in the same transaction; nil: none
 
-	// Attempt is the failed attempt to store in the same transaction; nil: none, without a statement. A Store ignores it
-	// if To is Succeeded or Compensated. SettleTx ignores Attempt.
+	// Attempt is the failed attempt to store in the same transaction. If Attempt is nil, none is stored, and no
+	// statement is sent for it. A Store ignores Attempt if To is Succeeded or Compensated. SettleTx ignores Attempt.
 	Attempt *FailedAttempt
 
-	// Result is the encoded result of the handler, stored with the outcome if To is Succeeded, even if it is empty. If it
-	// is nil, none is stored, and no statement is sent.
+	// Result is the encoded result of the handler. If To is Succeeded, Result is stored with the outcome, even if it is
+	// empty. If Result is nil, none is stored, and no statement is sent for it.
 	Result []byte
 }
 

@@ -70,8 +70,8 @@ func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	})
 }
 
-// If a call were accepted, the handler's transaction would be rolled back, and the entry would show a success without
-// the order.
+// CompleteTx must refuse the entry that the handler runs. Otherwise the handler's transaction would be rolled back with
+// its order, and the entry would still show a success.
 // Failure: F68
 func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
 	t.Parallel()
