@@ -35,7 +35,7 @@ const (
 	undoFailures     = 1
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
-	hangs            = recallTime + time.Second + 2*lease // longer than its timeout and the lease after that
+	hangs            = recallTime + time.Second + 2*lease // longer than a recall's timeout and the lease after the timeout
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
 	ok, wrong, never = "ok", "failed", "permanent"
@@ -136,7 +136,7 @@ func answer(verdict string) error {
 	return nil
 }
 
-// noteRun does not use the handlers' transactions, so a rollback does not remove these rows.
+// noteRun writes its rows outside the handlers' transactions. So a rollback does not remove these rows.
 func (k *kinds) noteRun(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
@@ -165,8 +165,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum copies the entries of the batch that have not ended into the table early. The test requires that this table
-// stays empty.
+// The handler sum runs after a batch. It copies each entry of the batch that has not ended into the table named
+// "early". The test requires that the table stays empty.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -179,7 +179,7 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain may therefore return a success after another process has claimed the entry.
+// undoPlain ignores the end of its context. So its success may come after another process has claimed the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 	if err := k.noteRun(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)

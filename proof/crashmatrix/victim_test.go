@@ -85,7 +85,7 @@ func (l *victim) runProgram(ctx context.Context) error {
 	return <-problems
 }
 
-// The point of the case lies in Close, so the process is killed before Close has returned.
+// runAndClose runs the victims of cases whose failpoint lies in Close. So Close kills the process before Close returns.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -164,7 +164,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// If the key belongs to an entry of another kind, the error names this kind, and recordAgain records the key with it.
+// recordAgain records a key of the previous victim a second time. If the key's entry has another kind, the error names
+// the kind of that entry. recordAgain then records the key with the kind from the error.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -272,7 +273,8 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 		_, err := record(tx, "b")
 		return err
 	})
-	// The first claim of such an entry stores the position and releases the entry.
+	// Plain SQL records an entry with an ordering key, but stores no position under the key. The first claim of the entry
+	// stores the position, and releases the entry.
 	plain := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		for _, line := range []string{"a", "b"} {
 			key := l.key() + unnoted

@@ -49,7 +49,8 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// began is when the statement began and computed its values, and at is the time of the write.
+// The trigger writes one row of the table history. The column began is the time at which the statement began and
+// computed its values. The column at is the time of the write.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -92,7 +93,9 @@ func (w *world) count(from string, args ...any) (n int) {
 	return n
 }
 
-// The test does not wait for the reconciler to set the mark, because a mutant may have no reconciler.
+// makeWhole marks the queue as complete for all kinds: the queue holds every entry. The mark is true, because the log
+// is still empty. Usually the reconciler sets the mark. The test cannot wait for the reconciler, because package
+// mutants also runs this test with a library whose reconciler is removed.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)

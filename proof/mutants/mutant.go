@@ -17,7 +17,8 @@ type edit struct {
 	to   string
 }
 
-// In a file that is not Go, from is plain text, and any white space matches any other.
+// isText reports whether the edit changes a file that is not Go. In such an edit, the field from is plain text instead
+// of a pattern. Any white space in this text matches any white space of the file.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
 type selection map[layer]string

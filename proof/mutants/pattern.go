@@ -85,7 +85,9 @@ func closes(t token.Token) bool {
 type code struct {
 	source string
 	tokens []lexeme
-	ends   map[int][]int // key: index of the first token of expressions; value: for each of them the index behind its last token, longest first
+	// ends tells which expressions begin at each token. The key is the index of a token. The value holds an index for each
+	// expression that begins there: the index after the last token of the expression. The longest expression comes first.
+	ends map[int][]int
 }
 
 func newCode(file *token.File, source string, declaration ast.Node) (code, error) {
@@ -129,7 +131,8 @@ type match struct {
 
 type span struct{ from, to int }
 
-// If the pattern begins with a name, several matches may end at the same token. Then only the longest counts.
+// If the pattern begins with a name, several matches may end at the same token. In this case, find returns only the
+// longest of them.
 func (c code) find(pattern []lexeme) []match {
 	var found []match
 	for i := range c.tokens {

@@ -15,9 +15,11 @@ import (
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
-	// These properties exist only in seeds that are not calm:
+	// The fields from jammed to waits are set only in seeds that are not calm.
 	jammed compensator.IdempotencyKey
-	// Of three consecutive instances, the one with this position is older. If former is 0, no instance is older.
+	// If former is 0, all instances run the same version of the service. If former is 1, 2 or 3, some instances run an
+	// older version, without handlers for the types in formerLacks. Of every three consecutive instances, the instance at
+	// the position former runs the older version.
 	former    int
 	leases    []time.Duration
 	sleepy    bool // whether some handlers ask for a delay of months
@@ -26,7 +28,7 @@ type apart struct {
 	faulty    bool
 
 	losesAnswers bool
-	wholeServer  bool // whether the problem behind the field faulty concerns the whole database server
+	wholeServer  bool // whether the database errors that the field faulty adds concern the whole database server
 	slots        slots
 	outage       outage
 	keep         time.Duration
@@ -42,7 +44,7 @@ type apart struct {
 	returning    map[string]bool
 	waits        []wait
 
-	// These properties exist in all seeds:
+	// The fields below are set in all seeds.
 	batchCalls int
 	batchWait  time.Duration
 }
@@ -89,7 +91,7 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// wake makes entries that wait for a long time due at once, as a service can do with Reschedule.
+// wake calls Reschedule for each entry whose due time is more than longWait away. The entry is then due at once.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return

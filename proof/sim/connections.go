@@ -70,7 +70,9 @@ type claimed struct {
 	at  time.Time
 }
 
-// checkLoss asserts this only if Config.StopOnLoss is set, and if instances can see that their connections are new.
+// checkLoss asserts G19 (a loss is noticed) when a handler is called. If the entry was claimed after the database had
+// lost writes, its handler starts only after the instance has noticed the loss. checkLoss asserts this rule only if
+// Config.StopOnLoss is set, and if instances can see that their connections are new.
 func (o *oracle) checkLoss(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

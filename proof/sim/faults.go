@@ -135,7 +135,7 @@ func (w *world) outage(c class, op string) fault {
 type event struct {
 	at    time.Time
 	fault fault
-	whom  int // index, modulo their number
+	whom  int // index of an instance, type or snapshot, modulo the number of these things
 	span  time.Duration
 	reads bool
 	after func()
@@ -213,8 +213,8 @@ func (w *world) fire(e event) {
 	}
 }
 
-// If the fault rebuildLost hit one of these types, rebuilds schedules the second loss of that type during the
-// rebuild.
+// The method rebuilds is called when a process begins to rebuild the queue for the named types. If the fault
+// rebuildLost hit one of these types, the method schedules the second loss of that type, during the rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""

@@ -295,7 +295,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 		return do()
 	})
 	if errors.Is(err, driver.ErrBadConn) {
-		err = errBroken // The error of the double would say more than a broken connection can.
+		err = errBroken // The memory store's error says more than a real driver's error for a broken connection.
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
@@ -316,8 +316,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// Without this second wait, other timers of the engine could fire at the same instant, and the runtime would choose
-// their order.
+// hang waits until ctx ends, and then as long as an answer takes. Without the second wait, hang could return at the
+// instant at which other timers of the engine fire. The runtime, and not the seed, would then choose their order.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

@@ -16,8 +16,10 @@ func (w *world) drawInstances() {
 }
 
 type listing struct {
-	stored, endStored bool // whether the instance knows that its row, or its end, is stored
-	endSent           bool // whether the instance has tried to store its end
+	// The field stored is set when the instance knows that the row about its process is stored. The field endStored is
+	// set when the instance knows that this row says that the process has ended.
+	stored, endStored bool
+	endSent           bool // whether the instance has tried to store that the process has ended
 }
 
 func (s *gatedStore) WriteInstance(ctx context.Context, i processlog.Instance, age time.Duration, ended bool) error {
@@ -68,6 +70,10 @@ func (o *oracle) checkProcessMarkLocked(n *instance, token processlog.Token) {
 }
 
 // everyProcess asserts G44 (the list of processes):
+//   - An instance wrote each row in the list.
+//   - If an instance knows that its end is stored, its row says that the process has ended.
+//   - If an instance has not tried to store its end, its row does not say that the process has ended.
+//   - If an instance knows that its row is stored, the row is in the list. The row may be missing after a day.
 func (w *world) everyProcess() {
 	if !w.apart.listed || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

@@ -26,8 +26,8 @@ func (w *world) drawKeep() {
 
 const roundsRarer = 8
 
-// An instance of an older version could otherwise take over the maintenance rounds, and it does not purge the types
-// that it lacks.
+// launchWorker stops all instances except one that handles every type. An instance of an older version could take over
+// the maintenance rounds, and such an instance does not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {

@@ -7,7 +7,9 @@ import (
 
 const keysStream = 24
 
-// Each event happens once, because a key that is renamed back and forth would set the queue back to an earlier state.
+// drawKeys chooses at random what other programs do to a shared queue: they fill its memory, write data to the key of a
+// type, or rename the key of another type to this key. Each of these events happens at most once. If a key were renamed
+// back and forth, the queue would be back in an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {

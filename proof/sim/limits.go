@@ -105,7 +105,8 @@ func (o *oracle) checkGrants(limit *processlog.StartLimit, found processlog.Clai
 	o.countPermits(limit, starts)
 }
 
-// If another claim has taken starts since then, the database must ignore the return.
+// noteReturnedStarts subtracts returned starts from the grant of the claim that took them. If a later claim was granted
+// starts of the same key, the database must ignore the returned starts, and noteReturnedStarts ignores them too.
 func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[string]processlog.Unused, err error) {
 	if err != nil {
 		return
@@ -122,7 +123,8 @@ func (o *oracle) noteReturnedStarts(limit *processlog.StartLimit, unused map[str
 	}
 }
 
-// After a person has changed a limit, the oracle checks only periods that begin after the change.
+// noteLimitChange notes that a person has changed a limit. From now on, the oracle checks only periods that begin after
+// the change.
 func (o *oracle) noteLimitChange(limit processlog.StoredLimit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,7 +215,8 @@ func (o *oracle) countPermits(limit *processlog.StartLimit, starts map[string]in
 	}
 }
 
-// A write that takes the permit of an ended lease changes only the version of the entry and UpdatedAt.
+// isFencedLocked reports whether a write took the permit away from an entry whose lease had ended. Such a write changes
+// only the version of the entry and UpdatedAt.
 func (o *oracle) isFencedLocked(l *rowHistory, before, after processlog.Row) bool {
 	if o.w.apart.limits[l.kind].Concurrent == 0 && !o.w.apart.changesLimit || before.LeaseLeft > 0 || before.DeliveryCount == 0 {
 		return false

@@ -108,8 +108,8 @@ type workDone struct {
 	epoch uint32
 }
 
-// noteConsumed asserts G35 (a message is processed once): no other transaction did this work since the message's entry
-// was recorded or last requeued.
+// noteConsumed records the messages whose work a committed transaction has done. It asserts G35 (a message is processed
+// once): no other transaction has done the message's work since the message's entry was recorded or last requeued.
 func (o *oracle) noteConsumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

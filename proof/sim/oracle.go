@@ -56,8 +56,10 @@ type oracle struct {
 
 	rebuilding map[processlog.Token]time.Time
 	opened     map[breakerOn]*opening
-	looks      map[lookedAt]*opening // breaker that was open when an entry's attempt checked its batch
-	sights     [sights]int
+	// An entry that runs after a batch is admitted before its attempt checks whether the batch has ended. looks holds the
+	// breaker that was open when the entry was admitted, or nil.
+	looks  map[lookedAt]*opening
+	sights [sights]int
 
 	grants  map[limitKey][]grant
 	forgot  int                                   // number of losses before these grants
@@ -110,7 +112,9 @@ type transition struct {
 	outcome processlog.Outcome
 	row     processlog.Row
 	at      time.Time
-	counts  bool // whether the claim may start no attempt, because it only counts the lost lease of a stuck handler
+	// counts is set for a claim by an instance that still holds an earlier attempt of the entry. Such a claim may only
+	// count a lost lease, so the claim need not start an attempt.
+	counts bool
 
 	started  bool // for a claim: whether its attempt was started; its handler is called once its transaction has begun
 	answered bool // for a claim: whether the database has answered about the outcome of its attempt

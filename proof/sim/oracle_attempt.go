@@ -112,7 +112,7 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 			continue
 		}
 		if l == nil {
-			continue // began has already reported it.
+			continue // noteAttemptStart has already reported that this entry was never committed.
 		}
 		l.answeredLocked(n, out.Version)
 		for _, a := range l.attempts {

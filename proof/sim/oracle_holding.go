@@ -29,7 +29,8 @@ func (o *oracle) noteBrokenTx(n *instance) {
 	}
 }
 
-// An attempt that runs until long after its timeout keeps only its own instance from running the entry again.
+// overran reports whether the attempt ran for longer than ranBeyond after its timeout. The instance no longer renews
+// the lease of such an attempt, so other instances may run the entry again. The attempt's own instance must not.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
 	end := time.Now()
@@ -46,8 +47,9 @@ func (a *attempt) hasNoOutcomeLeft() bool {
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// If a handler runs until long after its timeout, its instance may claim the entry to count the lost lease, one lease
-// after the other instances could have claimed it.
+// checkUnheldLocked asserts G16: an instance does not claim an entry of which it still holds an attempt. There is one
+// exception. If the handler runs until long after its timeout, its instance may claim the entry to count the lost
+// lease. But the instance must wait first: other instances can claim the entry one lease earlier.
 func (o *oracle) checkUnheldLocked(l *rowHistory, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.hasNoOutcomeLeft() {
@@ -122,7 +124,11 @@ func (o *oracle) checkRunsAloneLocked(l *rowHistory, a *attempt) {
 	}
 }
 
-// An attempt stops counting when its outcome is stored, or when a trigger has refused its outcome.
+// checkQuarantineLocked asserts that few entries with lost leases run beside each other on one instance. Another entry
+// no longer counts as running in these cases:
+//   - Its attempt has no outcome left to store (hasNoOutcomeLeft).
+//   - A trigger has refused the outcome.
+//   - The handler has run until long after its timeout.
 func (o *oracle) checkQuarantineLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {

@@ -97,7 +97,8 @@ func (o *oracle) checkLossNoticedLocked(n *instance, loss *processlog.LossError)
 		o.sights[sawLossReported]++
 		n.newest, n.ran = processlog.Row{}, processlog.Row{}
 	}
-	// The answer does not show a loss that happened between the answer and now.
+	// The instance noticed the loss in the latest answer to Versions, which came at n.compared. This answer does not show
+	// a loss that happened later.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 

@@ -21,7 +21,9 @@ const ranBeyond = time.Second
 // polledWithin is how long the library polls, from the INSERT on, for a commit that is not reported to it.
 const polledWithin = time.Second
 
-// The hog and types with a limit are excluded, because their handlers hang or their entries wait for the limit.
+// mustBePromptLocked reports whether the entry must not be late. Two kinds of types are excluded:
+//   - The handlers of the type plan.hog hang, so its entries wait for a slot.
+//   - The entries of a type with a limit wait for the limit.
 func (o *oracle) mustBePromptLocked(l *rowHistory) bool {
 	p := &o.w.plan
 	_, limited := o.w.apart.limits[l.kind]
@@ -63,8 +65,11 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 	}
 }
 
-// wasHeld reports whether a living instance held an attempt of the epoch less than promptness before free. A late claim
-// is then no fault, because that instance must put the entry back for a while (G16).
+// wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
+// lease ended. The result is also true if the attempt ended before that time, by less than the constant promptness.
+//
+// If wasHeld returns true, a late claim is no fault. The queue may have offered the entry to the instance that held the
+// attempt. This instance must put the entry back for a while (G16).
 func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))

@@ -10,8 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The instance that runs the batch gets the entry from the queue and must put it back. The oracle must not call this
-// entry late.
+// A service reschedules an entry while the entry runs in a batch. When the lease ends, the entry can be claimed,
+// although the batch still runs. If the instance that runs the batch gets the entry from the queue, it must put the
+// entry back. The oracle must not call this entry late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		before   uint32

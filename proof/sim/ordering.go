@@ -20,7 +20,7 @@ type ordering struct {
 	kinds    map[string]bool
 	keys     uint64
 	passDead bool
-	ignorant bool // some instances that only record do not know the serial types
+	ignorant bool // whether some instances that only record do not know the serial types
 }
 
 // In a calm seed no type is serial, because a blocked entry would be late.
@@ -63,7 +63,8 @@ func (w *world) crowd(rng *rand.Rand) {
 }
 
 func (l *ordering) key(kind, idempotencyKey string) string {
-	// With the same key, the entry and its batch would wait for each other.
+	// An entry whose key ends in ".after" runs after a batch, but may be recorded before entries of the batch. If both had
+	// one ordering key, the entry would wait for the batch to end, and the batch would wait for the entry to run.
 	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
 	}
@@ -233,7 +234,9 @@ func (o *oracle) checkBlockLocked(l *rowHistory, before, after processlog.Row) {
 	}
 }
 
-// A blocked entry was due when it was claimed.
+// checkWakeLocked asserts G9 (nothing starts early) for a change that only makes an entry due. The entry must be
+// blocked and have no lease. A blocked entry was due already when it was claimed and put back, so its new due time is
+// not early.
 func (o *oracle) checkWakeLocked(l *rowHistory, before, after processlog.Row) {
 	if o.isFencedLocked(l, before, after) {
 		return

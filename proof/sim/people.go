@@ -164,7 +164,8 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows releases them at the latest when all faults end.
+// lockRows locks rows in a transaction for a while, as a caller's transaction does. The locks end after the event's
+// span, or when all faults end.
 func (w *world) lockRows(e event) {
 	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)

@@ -34,7 +34,8 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// With this CatchUp every slot must have an entry, also after an outage.
+// periodic registers the periodic type. The field CatchUp is so large that the instances record every slot that they
+// missed during an outage. So every slot must have an entry.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil

@@ -15,7 +15,7 @@ type order struct {
 	way      way
 	entries  []compensator.NewEntry
 	fails    bool
-	undone   bool // whether a rollback to a savepoint undoes the first part, which holds the entries
+	undone   bool // whether the business code records the entries after a savepoint, and rolls back to this savepoint
 	thinking time.Duration
 	stubborn bool // ignores the error for a key that another type owns
 	retried  bool

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Every script is a step.
+// gatedQueue is one instance's view of the shared queue. Each call of the queue is one step: the seed decides when the
+// call runs, and which fault the call has.
 type gatedQueue struct {
 	from  *instance
 	queue *memory.QueueClient

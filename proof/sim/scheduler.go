@@ -121,7 +121,7 @@ func (w *world) loop() {
 	for round := 0; !w.over.Load(); round++ {
 		synctest.Wait()
 		if round%roundsPerSlice == 0 {
-			runtime.Gosched() // The runtime interrupts a goroutine after 10 ms.
+			runtime.Gosched() // Begin a new time slice. After 10 ms the runtime would interrupt a goroutine at a random place.
 		}
 		next, fired := w.visitGate()
 		if fired {
@@ -247,7 +247,7 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 	return r.verdict, true
 }
 
-// No seed needs nearly as many.
+// A seed with more than maxSteps steps fails as a livelock. A good seed needs far fewer steps.
 const maxSteps = 60_000
 
 // The latency is exact to the nanosecond, because the runtime would choose the order of two steps at the same instant.

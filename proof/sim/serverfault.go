@@ -57,7 +57,9 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// With any cause except context.Canceled, the context may have ended just before the handler returned.
+	// If nothing ended the context while the handler ran, its cause is now context.Canceled. With any other cause, the
+	// context may have ended just before the handler returned. In this case, the error counts like any other failure, and
+	// the oracle does not check the counts.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -67,7 +69,8 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 }
 
-// The row's Faults then count one more error of the database.
+// The method refused reports whether the handler returned nil and the database refused to commit its transaction. The
+// row's Faults show this refusal: they count one more error of the database.
 func (l *rowHistory) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after) == serverFaultsInARow(before, before)+1
 }
@@ -82,7 +85,9 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	}
 	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
-	// The oracle accepts both values if the context ended after the handler had decided on its result.
+	// The variable either is true if the row may say that the outcome is unknown, or not. There are two such cases:
+	//   - The context ended after the handler had decided on its result.
+	//   - The handler is a batch handler, which gets another context than this attempt.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)

@@ -75,8 +75,10 @@ func TestRegressionSeeds(t *testing.T) {
 	}
 }
 
-// On a busy machine the runtime may interrupt a goroutine between two steps. So the test runs each seed that differed
-// again in more processes.
+// TestSameSeedWalksTheSameWay runs each seed in two processes, and requires the same decisions in both.
+//
+// On a busy machine the runtime may interrupt a goroutine between two steps, so that the two runs of a seed differ. The
+// test repeats the run of each such seed in more processes. A real difference appears in these processes, too.
 func TestSameSeedWalksTheSameWay(t *testing.T) {
 	binary := workerBinary(t)
 	there := startWorker(t, binary, share{From: *fromFlag, Step: 1, Count: *replayFlag})

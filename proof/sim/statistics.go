@@ -46,8 +46,12 @@ func (s *gatedStore) WriteStats(ctx context.Context, instance string, at time.Ti
 	return err
 }
 
-// The table has all counts that instances know to be stored, even after rows were folded, and no more ends of entries
-// than the histories of the rows.
+// checkCounts asserts G43 (each count is stored once):
+//   - The table of statistics has every count that an instance knows to be stored. This holds even after old rows were
+//     added up into fewer rows.
+//   - The table has only counts that an instance wanted to store.
+//   - For each type, the table counts at most as many successes, deaths and failures as the histories of the entries
+//     show.
 func (w *world) checkCounts() {
 	if !w.apart.counted || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return

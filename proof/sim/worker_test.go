@@ -90,7 +90,9 @@ const seedsPerCollection = 20
 
 const stackInUse = 13 << 10
 
-// Without adaptivestackstart and deep stacks at each collection, growing stacks would take an eighth of a seed's time.
+// collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
+// the runtime setting adaptivestackstart, a collection measures the used stacks, and new goroutines start with stacks
+// of this size. So the stacks of a seed's goroutines need not grow, which saves an eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})
@@ -198,8 +200,8 @@ func runAll(t *testing.T, from uint64, count int) (reports []*seedReport) {
 	return reports
 }
 
-// The detector makes the order of goroutines random on purpose, and with bubbles it sometimes ends the process
-// (golang/go#78156).
+// workerBinary builds the worker without the race detector. The race detector makes the order of goroutines random on
+// purpose. In bubbles of testing/synctest, the race detector sometimes ends the process (golang/go#78156).
 func workerBinary(t *testing.T) string {
 	t.Helper()
 	if !raceEnabled {
@@ -214,7 +216,7 @@ func workerBinary(t *testing.T) string {
 
 var builtDir string
 
-// TestMain removes it.
+// builtWorker builds the worker's binary once, in the directory builtDir. TestMain removes the directory.
 var builtWorker = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {

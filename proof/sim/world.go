@@ -59,7 +59,7 @@ type world struct {
 	calmed   context.CancelFunc
 	outages  atomic.Int64
 	stuck    atomic.Int64
-	meddling atomic.Int64 // An action may outlive its instance
+	meddling atomic.Int64 // number of calls of meddle that still run, also of dead instances
 	barrier  *barrier
 	wg       sync.WaitGroup
 	actors   sync.WaitGroup
@@ -292,7 +292,9 @@ func (w *world) script() {
 	w.checkSlots()
 	w.rest()
 	w.acceptLate()
-	w.await(3*w.plan.types.Timeout, w.oracle.isIdle) // Other instances may have claimed their entries by now.
+	// Some handlers ignore their context and still run. Other instances may have brought the entries of these handlers to
+	// rest, so rest did not wait for the handlers.
+	w.await(3*w.plan.types.Timeout, w.oracle.isIdle)
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
@@ -384,12 +386,14 @@ func (w *world) heal() {
 			n.pausedUntil.Store(now.UnixNano())
 		}
 		if w.ensureWorker() && answered.Before(now) {
-			answered = now // The script may stop some of the new instances.
+			answered = now // Wait until the new instances have started, because the script may stop some of them next.
 		}
 		close(ready)
 	})
 	<-ready
-	time.Sleep(time.Until(answered) + 1) // The runtime chooses the order of timers that fire at the same instant.
+	// Wait one nanosecond longer than the answers take. Otherwise this timer and others would fire at the same instant,
+	// and the runtime would choose their order.
+	time.Sleep(time.Until(answered) + 1)
 	w.oracle.readCounts(func(o *oracle) { o.calmSince = time.Now() })
 }
 

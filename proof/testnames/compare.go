@@ -12,12 +12,13 @@ type rule struct {
 	segment                bool
 }
 
-// Each other line of the file has one of these forms:
+// parseRules reads rules, one in each line. It skips empty lines and lines that begin with #. A rule has one of these
+// forms:
 //
 //	TestOld -> TestNew                also for its subtests
 //	TestOld/case -> TestNew/other     one subtest, and those below it
 //	*/old -> */new                    a segment of any subtest's name
-//	TestOld: the reason why it needs no successor
+//	TestOld: the reason why TestOld needs no successor
 func parseRules(text string) ([]rule, error) {
 	var rules []rule
 	for line := range strings.Lines(text) {

@@ -4,7 +4,8 @@
 //	go run ./proof/without -name pause
 //	go run ./proof/without -name limits,waiting -overlay build/without.json
 //
-// With -overlay it checks nothing.
+// With -overlay, the program only writes an overlay for go build to this file. The overlay removes the features of
+// -name.
 //
 // A feature is a package directly below internal/features, and the file with the same name in internal/features.
 //
