@@ -247,8 +247,9 @@ type Hooks struct {
 	// with the outcome, or nil.
 	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// Prepare is called once for each outcome, before the outcome waits to be sent to the database. Prepare returns the
-	// outcome, and can add data to it. The statement that stores the outcome also stores this data.
+	// Prepare is called once for each outcome that Store.Settle will store, before the outcome waits to be sent. Prepare
+	// returns the outcome, and can add data to it. The transaction that stores the outcome also stores this data. Prepare
+	// is not called for a success that a transactional handler has stored in its own transaction: see Result.Stored.
 	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
 
 	// IsAwaited reports whether another entry waits for the outcome of an attempt. The engine stores such an outcome

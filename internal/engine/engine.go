@@ -4,6 +4,8 @@
 // This is the story of an entry, with the files in the order in which it passes them.
 //
 //   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
+//     If this process has reserved a slot, the entry is inserted with a lease. After the commit, its first attempt runs here
+//     without a claim. Every other attempt begins with a claim.
 //   - Due (schedule.go): the claim schedule starts a claim of a type when it is worthwhile. The source, for example a queue,
 //     reports due entries. Without a queue, the rounds of the reconciler report them.
 //   - Claimed (claim.go): a claim leases rows in the database. While the rows are locked, the picker says which of them may
