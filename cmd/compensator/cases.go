@@ -171,8 +171,8 @@ func (p *program) newCaseTakeCommand() *cobra.Command {
 	return cmd
 }
 
-// takeCases makes an error after the first batch the answer of the remaining cases, so that the person sees which were
-// taken.
+// takeCases takes the cases in batches. If a batch after the first one fails, takeCases returns no error. Instead, the
+// error becomes the answer for the remaining cases, so that the person sees which cases were taken.
 func (s *session) takeCases(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	seenIDs := make(map[compensator.EntryID]bool)

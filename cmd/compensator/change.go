@@ -512,7 +512,8 @@ func (r results) countDone() (n int) {
 	return n
 }
 
-// The exit code follows the reason if everything was refused for the same one.
+// answer prints the results. If each entry was refused with the same exit code, answer returns this code. If only some
+// entries were refused, or with different codes, answer returns codeSomeRefused.
 func (p *program) answer(answers results) error {
 	l := listing{kind: "result", columns: []column{{"name", "ENTRY"}, {"result", "RESULT"}, {"reason", "WHY"}}}
 	codes := make(map[int]bool)

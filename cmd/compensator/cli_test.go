@@ -247,7 +247,7 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// A reader would take the number of lines for the total.
+// If the output did not say that further rows exist, a reader would think that the listed rows are all rows.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)

@@ -109,7 +109,7 @@ func (missingOperations) Limits(context.Context, string) ([]processlog.StoredLim
 	return nil, nil
 }
 
-// AuditLog reads no other records, because these are in the missing tables.
+// AuditLog reads only the records of f.EntryID in the audit table. All other records are in the missing tables.
 func (w missingOperations) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
 	var page processlog.AuditLogPage

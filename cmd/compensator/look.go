@@ -65,7 +65,8 @@ func (p *program) newOverviewCommand() *cobra.Command {
 		})
 }
 
-// readBacklog returns a zero reading if the log has no such count, or if this user may not read it.
+// readBacklog returns the number of waiting entries, as a service has counted them last. It returns a zero reading if
+// the log has no such number, or if the database user may not read it.
 func (s *session) readBacklog(ctx context.Context) admin.BacklogReading {
 	reading, err := s.store.ReadBacklog(ctx)
 	if err != nil {

@@ -79,7 +79,8 @@ func (p *program) printf(format string, args ...any) {
 // plainText removes "compensator: ", because printf puts this word before each message.
 func plainText(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
-// The program has already printed an exitError with printed set.
+// exitError ends the program with an exit code. If isPrinted is set, the command has already told the person about the
+// error, so run does not print it.
 type exitError struct {
 	code      int
 	isPrinted bool

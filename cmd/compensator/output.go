@@ -59,7 +59,8 @@ type listing struct {
 // digits is a number that JSON shows as a string, because decoders round large numbers.
 type digits string
 
-// print says on standard error that further rows exist if the format cannot.
+// print writes a listing in the chosen format. Only the formats table and json can show that further rows exist. For
+// the other formats, print says so on standard error.
 func (p *program) print(l listing) error {
 	if l.hasMore && p.flags.format != "table" && p.flags.format != "json" {
 		p.printf("there are more than %d: raise --limit", len(l.rows))

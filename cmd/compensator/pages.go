@@ -26,8 +26,10 @@ func (p *program) newPagesCommand() *cobra.Command {
 		if canWrite {
 			level = changeAccess
 		}
-		p.canRepeat, p.readOnly = canWrite, !canWrite // Set canRepeat again, because the pages themselves ask for confirmation before finished work runs again.
-		p.readTime = 0                                // Use the short default of the Admin, because pages refresh every few seconds.
+		// Let finished entries run again, as the flag --again does for other commands. The pages ask for a confirmation
+		// before.
+		p.canRepeat, p.readOnly = canWrite, !canWrite
+		p.readTime = 0 // Use the short default of the Admin, because pages refresh every few seconds.
 		s, err := p.openSession(ctx, level)
 		if err != nil {
 			return errors.Join(err, listener.Close())

@@ -52,7 +52,8 @@ func (b *bed) serving(args ...string) *browser {
 	}}
 }
 
-// Some of Go's resolvers do not resolve *.localhost to loopback, as browsers do.
+// toLoopback dials 127.0.0.1 for every host. Browsers resolve *.localhost to loopback, but some of Go's resolvers do
+// not.
 func toLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

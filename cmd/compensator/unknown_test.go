@@ -80,7 +80,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 			}
 			assert.Equal(t, 7, b.count("common_process_log_audit WHERE entry_id>0"))
 			assert.Equal(t, 1, b.count("common_process_log_audit WHERE entry_id=0"), "the action on several entries")
-			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // This entry was cancelled.
+			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // A cancelled entry has ended, so it also needs --again.
 			b.ok("requeue", "key:t3", reason, "--yes", "--checked", "--again", "--delay", "1h")
 			b.refused(codeUsage, "requeue", "key:t5", reason, "--yes", "--checked", "--skip-unknown")
 			b.refused(codeUsage, "reschedule", "key:t5", reason, "--yes", "--checked")

@@ -26,7 +26,8 @@ type conditions struct {
 	keys    []string          // keys that were given
 }
 
-// parseWhere takes a comma without a following key for a part of the value.
+// parseWhere splits each text into conditions at the commas. If the text after a comma does not begin with a key, the
+// comma and this text belong to the value before the comma.
 func parseWhere(texts []string) (w conditions, err error) {
 	for _, text := range texts {
 		var conditions []string
@@ -119,7 +120,7 @@ func (w *conditions) addCondition(condition string) (err error) {
 	return nil
 }
 
-// parseTime takes a duration for that long before now.
+// parseTime parses a point in time. The text 2h or "2h ago" means two hours before now.
 func parseTime(text string) (time.Time, error) {
 	if age, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && age > 0 {
 		return time.Now().Add(-age), nil
