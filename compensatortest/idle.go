@@ -21,8 +21,9 @@ const readInterval = 5 * time.Millisecond
 
 // WaitIdle waits until no entry in c's log is due or running in any process.
 //
-// An entry that waits for its delay or for its next attempt is not due. A blocked entry of such an ordering key is not
-// due either, if c has the type's TypeConfig.Serial. An entry that waits for its TypeConfig.Limit is due.
+// An entry that waits for its delay or for its next attempt is not due. An entry that waits for an earlier entry of its
+// ordering key is not due either, if c has the type's TypeConfig.Serial. An entry that waits for its TypeConfig.Limit
+// is due.
 //
 // WaitIdle fails the test when nothing has changed for a minute. The failure lists the entries that are left.
 func WaitIdle(tb testing.TB, c *compensator.Compensator) {

@@ -79,7 +79,7 @@ type permits struct {
 	programValues processlog.LimitValues // before a person's change
 	keyOf         map[processlog.ID]keyResult
 	claimableKeys map[string]bool
-	advance       map[string]int // starts taken in advance; has each key of which an entry is leased
+	advance       map[string]int // for each key of which the claim leases an entry: number of starts that the claim takes in advance
 }
 
 type keyResult struct {
@@ -106,13 +106,15 @@ func (p *permits) readKey(row *processlog.Row) {
 	rowKey := limitKey{p.limit.Name, key}
 	stored, exists := p.s.limits[rowKey]
 	if !exists {
-		stored.granted = p.now * 1000 // Begin above the numbers of an earlier row of the key.
+		// The number granted must never repeat, even if an earlier row of the key was deleted. The time in µs is larger
+		// than any number that such a row can have reached.
+		stored.granted = p.now * 1000
 	}
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
 	if lead := time.Duration(stored.arrivalTime - p.now*int64(time.Millisecond)); lead > 0 && stored.interval != p.limit.Interval {
 		stored.arrivalTime = p.now*int64(time.Millisecond) + int64(stored.leadIn(p.now, p.limit.Interval))
 		stored.interval = p.limit.Interval
-		stored.granted++ // Starts of the old rate can no longer be returned.
+		stored.granted++ // ReturnStarts then no longer accepts starts of the old rate, because they name the old number.
 	}
 	p.s.limits[rowKey] = stored
 }
@@ -130,7 +132,8 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
-// leadIn takes now in unix ms. It rescales its result if the limit's interval has changed.
+// leadIn returns how far the arrival time of the next start lies after now, which is in unix ms. If the limit's
+// interval has changed since the last grant, leadIn converts the result to the new interval.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }

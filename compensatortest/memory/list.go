@@ -49,7 +49,9 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// isReachable mirrors the part of the index that the SQL store reads for the filter.
+// isReachable reports whether the SQL store would read the row of v to answer the filter. For each order of listing,
+// the SQL store searches one index by some fields of the filter. It then compares the other fields with each row that
+// it reads, and Filter.MaxRead limits the number of these rows.
 func (l *listing) isReachable(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType,
 		EndedFrom: l.filter.EndedFrom, EndedTo: l.filter.EndedTo, DueFrom: l.filter.DueFrom, DueTo: l.filter.DueTo}
@@ -71,7 +73,7 @@ type listing struct {
 	limit          int
 	cursorPosition *listPosition // end of the previous page
 
-	isNarrowed bool // the store compares each row in reach with the filter
+	isNarrowed bool // whether some fields of the filter are not in the index, so that the SQL store compares them with each row that it reads
 }
 
 type listPosition struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A noteSet has the entries under one key.
+// A noteSet has the notes of the entries under one ordering key.
 type (
 	orderingKey struct{ businessType, key string }
 	noteSet     map[processlog.ID]note
@@ -51,7 +51,8 @@ func (s *Store) joinLocked(positions []processlog.Position) {
 	}
 }
 
-// noteLocked keeps the orderID of a position that is stored already.
+// noteLocked stores the note of an entry under its ordering key. If the entry already has a note under this key, its
+// orderID stays, because the entry keeps its position.
 func (s *Store) noteLocked(t processlog.Position, blockedVersion uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -82,7 +83,8 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	})
 }
 
-// countingLocked lists the entries in order of position. If dead is true, dead entries count as not ended.
+// countingLocked returns the entries of the key that have not ended, in order of position. If dead is true, the result
+// also has the dead entries.
 func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
@@ -92,7 +94,8 @@ func (s *Store) countingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked counts a dead entry as not ended if dead is true.
+// countsLocked returns the committed version of the entry if it has not ended, and nil otherwise. If dead is true,
+// countsLocked also returns the version of a dead entry.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
@@ -300,7 +303,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked deletes nothing if the key's first position is in positions.
+// clearLocked deletes the notes of ended entries in front of the first entry in counting. If the first note belongs to
+// an entry in positions, clearLocked deletes nothing, because the caller deletes this note itself.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

@@ -121,7 +121,8 @@ func (q *Queue) Snapshot() QueueState {
 }
 
 // Restore replaces the content of the queue with a snapshot, as a failover to a lagging replica does. Entries that were
-// added after the snapshot are then missing. No call reports a type as lost that was complete in the snapshot.
+// added after the snapshot are then missing. If the snapshot has all entries that a type had at that time, no call
+// reports the type as lost.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

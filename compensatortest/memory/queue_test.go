@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A bubble starts at a whole millisecond, where a rounding fault would not show. So the test starts between two.
+// The clock of a bubble starts at a whole millisecond, where a rounding fault would not show. So the test starts
+// between two milliseconds.
 func inQueueBubble(t *testing.T, test func(t *queueTest, shared *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)

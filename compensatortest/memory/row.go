@@ -75,7 +75,7 @@ func (r *storedRow) release(tx *Tx) {
 // rowStep is one write of a transaction. A rollback undoes the write, and a commit publishes it.
 type rowStep struct {
 	row           *storedRow
-	before, after *version // before is nil for an insert, after is nil for a purge
+	before, after *version // before is nil for an insert
 	audit         *processlog.AuditRecord
 }
 
@@ -170,8 +170,9 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim returns the version that a claim writes. If isOwn is true, the caller has held the row since its insert.
-// The lease of the insert was counted as a delivery already, so the claim does not count another delivery.
+// withClaim returns the version that a claim writes. If isOwn is true, the caller claims an entry that it already holds
+// under the lease of the insert. The insert has counted this lease as a delivery, so the claim does not count a
+// delivery again.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {
@@ -201,7 +202,7 @@ func (v *version) withWake(now int64) *version {
 }
 
 // withOutcome returns the version that an outcome writes. A success outside the transaction of the handler keeps the
-// counts of the row. A later attempt may have recorded a failure since the claim.
+// counts of the row, because a later attempt may have recorded a failure since the claim.
 func (v *version) withOutcome(outcome processlog.Outcome, inTx bool, token processlog.Token, now int64) *version {
 	next := v.successor(token, now)
 	isSuccess := outcome.To.IsSuccess()
@@ -288,8 +289,8 @@ func millisToTime(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func millisToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueTime returns the due time of an entry after the given delay, in milliseconds. It adds one millisecond, because now
-// is rounded down, and the entry must not start early.
+// dueTime returns the due time of an entry in unix ms. The parameter now is the current time in unix ms, rounded down.
+// So for a delay above 0, dueTime adds one millisecond, and the entry does not start early.
 func dueTime(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

@@ -32,7 +32,9 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return results, nil
 }
 
-// settleLocked reports a row that has the token already as applied, because the caller may repeat a Settle.
+// settleLocked settles one row. If the row no longer accepts the outcome but has the token of this call, an earlier
+// call has stored the outcome. settleLocked then reports the outcome as applied, because the caller may repeat a
+// Settle.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -57,8 +59,9 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// acceptsOutcome needs the claimed version if the handler's transaction writes the outcome. Otherwise a success needs
-// only the same epoch, and a state that has not ended.
+// acceptsOutcome reports whether an outcome may be written to the row:
+//   - A success outside the handler's transaction needs the epoch of the claim, and an entry that has not ended.
+//   - Any other outcome needs the version of the claim, and an entry that has not ended.
 func (v *version) acceptsOutcome(outcome processlog.Outcome, inTx bool) bool {
 	switch {
 	case !v.isOfClaim(outcome):

@@ -175,7 +175,8 @@ func (s *Store) committedLocked() []*version {
 
 func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.seenLocked(nil, match) }
 
-// seenLocked uses the working version of a row that tx holds.
+// seenLocked returns the versions that tx sees and that match, by ascending id. If tx holds a row, tx sees its own
+// uncommitted version of the row. For a nil tx, seenLocked returns committed versions.
 func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	var versions []*version
 	for _, row := range s.sortedRows {
@@ -192,8 +193,9 @@ func (s *Store) addLocked(row *storedRow) {
 	s.sortedRows = append(s.sortedRows, row)
 }
 
-// writeLocked makes every write of a row, at once if tx is nil. The row must be free for tx. It panics when the version
-// number does not follow its predecessor.
+// writeLocked stores the next version of a row. With a nil tx, the version is committed at once. Otherwise it is
+// committed together with tx. The row must be free for tx. writeLocked panics if the number of the version does not
+// follow the number before.
 func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *processlog.AuditRecord) {
 	step := rowStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
 	step.requireSuccessor()
@@ -283,7 +285,8 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 
 func isLockWait(err error) bool { return err == processlog.ErrBusy || err == ErrLockWait }
 
-// withLockWait makes freeLocked return ErrLockWait or ErrBusy after txLockWait or lockWait.
+// withLockWait limits how long freeLocked waits for a row. With a transaction, freeLocked returns ErrLockWait after
+// txLockWait. Without a transaction, it returns ErrBusy after lockWait.
 func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelFunc) {
 	if tx != nil {
 		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)

@@ -15,10 +15,11 @@ import (
 
 var errNoSQL = errors.New("compensatortest/memory: a Tx runs no SQL")
 
-// Tx is a transaction of a Store. A unit test passes it to Record, CompleteTx, CancelTx and the like, directly or
-// inside a wrapper that passes ExecContext's context on.
+// Tx is a transaction of a Store. A unit test passes a Tx to Record, CompleteTx, CancelTx and similar functions. The
+// test may also pass a wrapper of a Tx. The wrapper's ExecContext must call the Tx with the context that it was given,
+// because the Store finds the Tx by a value in this context.
 //
-// Its methods may be called concurrently. A Tx runs no SQL.
+// The methods of a Tx may be called concurrently. A Tx runs no SQL.
 type Tx struct {
 	store   *Store
 	ctx     context.Context
@@ -27,7 +28,7 @@ type Tx struct {
 
 	// store.mu guards ending and the fields below.
 	ending      *txEnd       // nil while it is open
-	isReturned  bool         // Commit or Rollback has returned the end
+	isReturned  bool         // whether Commit or Rollback has already returned the result of the end
 	waitsForRow *storedRow   // another transaction holds it
 	heldRows    []*storedRow // held or shared until tx ends
 	steps       []rowStep

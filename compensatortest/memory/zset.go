@@ -13,7 +13,7 @@ import (
 type zset struct {
 	members      []zsetMember
 	times        map[processlog.ID]int64
-	completeType string              // this set holds all entries of the type; after Rename it is another type than that of the key
+	completeType string              // type of which the set holds all entries; empty: entries may be missing. After Rename, this type differs from the type of the key
 	marks        map[queueMark]int64 // end of each running rebuild's period, in unix ms
 	isForeign    bool                // the key holds another program's data
 }

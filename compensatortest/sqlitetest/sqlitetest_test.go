@@ -182,7 +182,8 @@ func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	assert.Equal(t, 21, read[int](t, db, "SELECT told FROM reports"))
 }
 
-// The database is opened on a Connector.
+// New opens the database on a Connector, which tells the Compensator about each commit. So an entry runs at once,
+// although PollInterval is an hour.
 func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })

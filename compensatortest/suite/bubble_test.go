@@ -46,7 +46,8 @@ func memoryQueue() QueueHarness {
 	}
 }
 
-// A bubble starts at a whole millisecond, at which a rounding fault would not show. So the test starts between two.
+// The clock of a bubble starts at a whole millisecond, where a rounding fault would not show. So the test starts
+// between two milliseconds.
 func inBubble(t *testing.T, test func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)

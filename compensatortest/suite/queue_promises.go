@@ -129,7 +129,9 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
-// After the settle, another process enqueues the entry as it has read it before, with the end of the old lease.
+// The queue has lost a leased entry, and Settle brings it back with a new due time. Another process then enqueues the
+// entry from an older reading of its row, with the end of the old lease as the due time. The earlier due time must
+// stay.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
@@ -183,7 +185,7 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.enqueue(dueIn("order", 1, 30*time.Minute)) // A lease could begin at this moment.
+	t.enqueue(dueIn("order", 1, 30*time.Minute)) // The stored time may be the end of a lease, so it stays.
 	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.requireWithinMinute(time.Hour, t.peek("order"))

@@ -31,7 +31,8 @@ func (t *storeTest) slices(r processlog.BacklogRange, limit int) (found []proces
 	}
 }
 
-// One statement has inserted entries with the same due time, and a slice may end between them.
+// A slice is the part of a backlog that one call of CountBacklog counts. One statement has inserted several entries
+// with the same due time, and a slice may end between two of them.
 func (t *storeTest) slicesCountEachEntryOnce() {
 	var drafts []processlog.Draft
 	for i := range 23 {

@@ -183,7 +183,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// The row was read before this requeue.
+	// OpenCases below gets the row of closed as it was before this requeue, when the entry was dead.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 func (t *storeTest) caseIsOpenedOfWhatIsAsItWasRead() {
 	moved, same := t.die("refund", nil), t.die("refund", nil)
 	stale := moved
-	stale.Version-- // As if the entry had been dead before its last write.
+	stale.Version-- // Make stale look like a row that was read before the last write of the entry.
 	assert.Equal(t, 1, t.openCases(stale, same))
 	t.openCase(same.ID)
 	_, found := t.caseOf(moved.ID)

@@ -128,7 +128,9 @@ func (t *storeTest) absorbedSuccessesOfBothKindsKeepApart() {
 func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {
 	row := t.insertOne("token")
 	want := []processlog.Wanted{{ID: row.ID}}
-	t.claim(row.ID, processlog.Token{}, time.Hour) // A zero token belongs to no claim.
+	// This lease has the zero token. In Wanted, a zero token means that the caller has no lease. So a Wanted with the
+	// zero token must not match this lease.
+	t.claim(row.ID, processlog.Token{}, time.Hour)
 	for _, other := range []processlog.Token{{}, token(2)} {
 		want[0].Token = other
 		found, err := t.Store.Claim(t.ctx, want, token(3), time.Hour, all)

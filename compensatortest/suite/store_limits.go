@@ -171,7 +171,7 @@ func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: again.Rooms["a"].Granted}}))
 	require.Equal(t, 4, left("a"))
 
-	// The first entry needs no permit, and the second limit has Concurrent set.
+	// A claim calls Advance neither for an entry that needs no permit, nor under a limit with Concurrent.
 	clear(asked)
 	free := limit
 	free.Key = func(*processlog.Row) (string, bool, bool) { return "a", false, true }
@@ -236,8 +236,8 @@ func (t *storeTest) startThatIsReturnedIsGrantedAgain() {
 	assert.Empty(t, t.claimLimited(limit, token(3), time.Minute, ids[2:]...).Mine)
 }
 
-// Otherwise a key could grant more than its burst at once: the starts of the last claim, and starts that an earlier
-// claim returned.
+// ReturnStarts must accept only starts of the last claim. If it also took back a start of an earlier claim, a key could
+// grant more starts at once than its burst.
 func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	limit := processlog.StartLimit{Name: "earlier", Interval: time.Hour, Burst: 3}
 	ids := idsOf(t.insert(t.drafts("earlier", 5)...))
@@ -252,7 +252,8 @@ func (t *storeTest) startOfAnEarlierClaimIsNotReturned() {
 	assert.Len(t, t.claimLimited(limit, token(4), time.Minute, ids[3:]...).Mine, 2)
 }
 
-// A new row must allow the same starts as the deleted one, and must not get back its starts.
+// PurgeLimitKeys deletes the row of an idle key, and the next claim creates a new row. The new row must allow no more
+// starts than the deleted row. It must not take back starts that the deleted row has granted.
 func (t *storeTest) idleKeysAreDeletedWithoutAGrantTooMany() {
 	const idle = 20 * time.Millisecond
 	limit := processlog.StartLimit{Name: "idle", Interval: idle, Burst: 2, Keyed: true, Key: byBusinessID}
@@ -401,7 +402,8 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	require.Len(t, found.Refused, 1)
 	assert.Equal(t, ids[0], found.Refused[0].ID)
 	mine := idsOf(found.Mine)
-	// A store may notice only after it has taken the permit that a row is refused. It then returns the permit.
+	// A store may take a permit for a row before the database refuses the row. The store then returns the permit, and
+	// only this second claim can use it.
 	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
 	assert.Equal(t, ids[1:3], mine)
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)

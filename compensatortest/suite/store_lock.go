@@ -23,7 +23,7 @@ var lockPromises = []storePromise{
 	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
-// early is how long a call must not return that has to wait.
+// early is how long a test observes that a blocked call does not return.
 const early = 100 * time.Millisecond
 
 func assertWaits[T any](t *storeTest, call func() (T, error), end func() error) (T, error) {
@@ -86,7 +86,7 @@ func (t *storeTest) waitingInsertEndsWithItsContext() {
 	defer cancel()
 	_, err = t.Store.Insert(ctx, second, []processlog.Draft{beside, d}, false)
 	require.Error(t, err)
-	_ = second.Rollback() // The driver may have ended it together with the context.
+	_ = second.Rollback() // Ignore the error. The driver may have ended the transaction together with the context.
 	require.NoError(t, first.Commit())
 	t.requireAbsent(beside)
 	assert.Zero(t, t.load(inserted[0].ID).Version)

@@ -167,7 +167,7 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// Types that are paused count, even if newer operations are about other types.
+// Types must list each type that was ever paused, even if the newest operations are about other types.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)

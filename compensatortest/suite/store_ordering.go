@@ -60,7 +60,8 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// keyState asserts that Firsts returns the same first entry and count.
+// keyState returns the KeyState that KeyStates reads for the key. It asserts that Firsts returns the same First and
+// Known.
 func (t *storeTest) keyState(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
@@ -240,7 +241,8 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// Otherwise an entry could start while an earlier entry is running.
+// While another process may run an entry of the key, KeyStates must return no Members. Otherwise a later entry could
+// start while that entry is running.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.commitWithPositions("a", 3)

@@ -19,7 +19,7 @@ var statisticPromises = []storePromise{
 	{"OldStatisticsAreForgotten", false, ofOperations((*storeTest).oldStatisticsAreForgotten)},
 }
 
-// hourBefore returns the beginning of the current hour, by the database's clock, minus the duration ago.
+// hourBefore returns the beginning of the current hour by the database's clock, moved back by the given duration.
 func (t *storeTest) hourBefore(ago time.Duration) time.Time {
 	t.Helper()
 	now, err := t.ops().StatsClock(t.ctx)
@@ -153,7 +153,7 @@ func (t *storeTest) foldersAtTheSameTimeCountOnce() {
 		var folders sync.WaitGroup
 		for range 3 {
 			folders.Go(func() {
-				for range 10 { // A folder may fail, because another one has locked its rows.
+				for range 10 { // Ignore an error, because another call of FoldStats may have locked the rows.
 					_, _ = t.ops().FoldStats(t.ctx, which, 10*time.Minute, 7)
 				}
 			})

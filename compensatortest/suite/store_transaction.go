@@ -72,7 +72,8 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded needs errors of the handle itself, because the store does not check the handle of these calls.
+// refusesEnded makes calls for which the store does not check whether the transaction is open. The error comes from the
+// statement in the ended transaction.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")
