@@ -416,7 +416,7 @@ func ExampleCompensator_WithRetry() {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			if err != nil || receipt.Duplicate() {
-				return err // An error about a duplicate means that an earlier run of this request has placed the order.
+				return err // err is nil for a duplicate, because an earlier run of this request has placed the order.
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42)
 			return err
@@ -434,7 +434,7 @@ func ExampleType_CompleteTx() {
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotencyKey("send-42")); err != nil {
-			return err // Do this first: ErrAlreadySucceeded rolls the whole transaction back.
+			return err // Complete the entry first. For a second delivery, ErrAlreadySucceeded rolls the transaction back.
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO received (id) VALUES (?)", 42)
 		return err

@@ -12,7 +12,7 @@ type field struct {
 	name     string
 	minimum  int
 	maximum  int
-	constant bool   // whether each repetition of the field has the same number of values. If it has, a step continues evenly into the next repetition
+	constant bool   // whether the field always has the same number of values, as each hour has 60 minutes. A step that divides this number continues evenly in the next hour
 	ofDays   bool   // whether ? is allowed and means *
 	instead  string // expression that error messages propose instead
 }

@@ -139,8 +139,9 @@ func (w wallSchedule) firstInstant(wallTime time.Time) time.Time {
 // offsetAt returns an offset that holds at least until validUntil, which is always after t. A zero validUntil means
 // that the offset never changes.
 //
-// ZoneBounds ends each year of some zones after 365 days (Go 1.26), so in a leap year its end may not be after t.
-// offsetAt then uses the end of the UTC year, because no zone changes its offset on that day.
+// For some zones, ZoneBounds ends each year after 365 days (Go 1.26). On the last day of a leap year, it then returns
+// an end that is not after t. In this case offsetAt returns the end of the UTC year, because no zone changes its offset
+// on that day.
 func offsetAt(t time.Time) (offset time.Duration, validUntil time.Time) {
 	_, seconds := t.Zone()
 	if _, validUntil = t.ZoneBounds(); !validUntil.IsZero() && !validUntil.After(t) {

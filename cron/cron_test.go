@@ -142,8 +142,8 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	}
 }
 
-// walked does not use the schedule under test. It reads the zone's clock each minute. The minute is a slot if the
-// expression has a slot at the same date and time in UTC.
+// walked finds the slots without the schedule under test. It reads the clock of the zone for each minute. The minute is
+// a slot if the same expression, evaluated in UTC, has a slot at the date and time that this clock shows.
 func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
 	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day

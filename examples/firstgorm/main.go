@@ -45,7 +45,7 @@ func main() {
 	check(gormtx.WithRetry(ctx, c, g, key, func(tx *gorm.DB) error { // after a lost COMMIT it looks for the entry with this key
 		receipt, err := send.Record(ctx, gormtx.Tx(tx), p, compensator.Options{IdempotencyKey: key})
 		if err != nil || receipt.Duplicate() {
-			return err // nil: this parcel was recorded before
+			return err // err is nil if this parcel was recorded before
 		}
 		return tx.Create(&p).Error
 	}))

@@ -38,7 +38,7 @@ func PlaceGORM(ctx context.Context, c *compensator.Compensator, db *gorm.DB, clo
 	return gormtx.WithRetry(ctx, c, db, closing, func(tx *gorm.DB) error {
 		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotencyKey: closing, Delay: 30 * time.Minute})
 		if err != nil || receipt.Duplicate() {
-			return err // or the same request came again
+			return err // err is nil if the same request came before
 		}
 		return tx.Create(&order).Error
 	})

@@ -34,7 +34,7 @@ func (Rights) May(_ context.Context, a admin.Actor, right admin.Right, on admin.
 		return false
 	}
 	switch right {
-	case admin.SeeOverview, admin.SeeEntries: // an entry that a person may not see is not found, even if another right is given
+	case admin.SeeOverview, admin.SeeEntries: // without SeeEntries, a person finds no entry to act on, whatever other rights the person has
 		return true
 	case admin.Requeue:
 		return on.Amount.Known() && on.Amount.Minor < 100_000

@@ -109,7 +109,7 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	}
 	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
 	var stateErr *compensator.StateError
-	if errors.As(err, &stateErr) { // For example, a person has settled it manually and now decides about the order.
+	if errors.As(err, &stateErr) { // For example, a person has settled the close entry manually, and now decides about the order.
 		err = fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {

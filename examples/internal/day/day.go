@@ -165,7 +165,8 @@ func (d *Day) plan() []faults.Fault {
 	return faults.Plan(d.Kills, processes, d.Faults)
 }
 
-// tell first waits until pieces are in stock, so that the fault hits purchases.
+// tell records the name of the next fault, so that the page shows it. Before that, tell waits until pieces are in
+// stock, so that the fault hits purchases.
 func (d *Day) tell(ctx context.Context, subject string) error {
 	deadline := time.Now().Add(d.Span / 10)
 	for left := 0; left < d.Stock/50 && time.Now().Before(deadline) && faults.Pause(ctx, 5*time.Millisecond); {

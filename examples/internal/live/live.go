@@ -28,7 +28,7 @@ func Stream(w http.ResponseWriter, r *http.Request, interval time.Duration, stop
 		_ = control.SetWriteDeadline(time.Now().Add(interval + sendTime))
 		html, err := render(r.Context())
 		if err == nil && !bytes.Equal(html, previous) {
-			line, _ := json.Marshal(string(html)) // The JSON is one line. A string always encodes.
+			line, _ := json.Marshal(string(html)) // The JSON is one line. Ignore the error, because every string can be encoded.
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
 				return
 			}

@@ -45,7 +45,8 @@ func (s *spread) percentile(p float64) time.Duration {
 	return 0
 }
 
-// Redis holds the last second of every instance, so that any instance can show the page.
+// answers counts the answers of this instance in the current second, by how long they took. Each instance writes its
+// last second to Redis, so that any instance can show the page.
 type answers struct {
 	instance string
 	mu       sync.Mutex // guards second

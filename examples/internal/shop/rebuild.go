@@ -25,9 +25,11 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 	return Ticket{}, errors.Join(ErrBusy, err)
 }
 
-// Rebuild fills the counter from the database. It does nothing if another caller has replaced the edition wrong since.
-// Rebuild locks the row of the goods, which every purchase and every return must update. So it counts every committed
-// purchase, and later transactions wait until Redis is filled.
+// Rebuild fills the counter from the database. The parameter wrong is the edition of the counter that the caller found
+// to be wrong. If another caller has already replaced this edition, Rebuild does nothing.
+//
+// Rebuild locks the row of the goods, which every purchase and every return must update. So Rebuild counts every
+// committed purchase, and later transactions wait until Redis is filled.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()

@@ -68,7 +68,8 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 		return s.PutBack(ctx, tx, t)
 	}
 	left, isOpen, err := s.timeLeft(ctx, tx, t)
-	if isOpen { // The delay of this entry began before the time to pay, because the entry was recorded before the order.
+	// The entry was recorded before the order, so the entry may come due shortly before the time to pay is over.
+	if isOpen {
 		return compensator.Snooze(max(left, time.Millisecond))
 	}
 	return err // The order is paid.
