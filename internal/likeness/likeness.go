@@ -55,7 +55,8 @@ type shaper struct {
 	code bool
 }
 
-// For Chinese it lists the last characters of such words.
+// codes lists words after which a number is a code, and stays in the Shape. For a Chinese word, codes has only the last
+// character, because writeWord writes each Han character as a separate word.
 var codes = map[string]bool{"status": true, "code": true, "error": true, "errno": true, "http": true, "exit": true, "码": true, "误": true, "态": true}
 
 const longestCode = 5
@@ -97,8 +98,9 @@ func (s *shaper) consume() {
 	}
 }
 
-// Without a closing quote, the text was cut off, so the quotation extends to its end. An apostrophe without a
-// partner opens no quotation.
+// quotation replaces a quotation at the start of s.rest, and reports whether it did. If the text has no closing quote,
+// the text was cut off. The quotation then extends to the end of the text. But an apostrophe without a second
+// apostrophe begins no quotation.
 func (s *shaper) quotation(open rune, size int) bool {
 	end := quotes[open]
 	if open == '\'' {

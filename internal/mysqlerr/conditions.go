@@ -137,7 +137,8 @@ var conditions = map[uint16]condition{
 	4031: {Doubtful, "session idle for too long (MySQL)"},
 	8253: {Doubtful, "query killed as a runaway (TiDB)"},
 
-	// The numbers from 2002 to 2055 belong to client libraries, and proxies send them.
+	// Faults of connections. In this group, the servers send the numbers below 2000. The numbers from 2002 to 2055
+	// belong to client libraries, but proxies send them too.
 	1043: {Doubtful, "bad handshake"},
 	1080: {Server, "thread closed by force at shutdown"},
 	1152: {Doubtful, "connection aborted"},
@@ -240,7 +241,8 @@ const (
 	lastOfFiles = 1199
 )
 
-// The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
+// outOfSystem reports whether the text of an error names ENOSPC, ENFILE, EMFILE or EDQUOT. The operating system then
+// has refused the server space on the disk or another open file.
 func outOfSystem(text string) bool {
 	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
 		if strings.Contains(text, cause) {

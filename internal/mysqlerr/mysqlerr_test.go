@@ -34,7 +34,8 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 	}
 }
 
-// Only the server's own text may decide between them, never the text that a handler adds to the error.
+// TestTextOfTheServerTellsItsCausesApart checks error numbers that have several causes. Only the server's own text may
+// decide which cause an error has. A text that a handler adds to the error must not count.
 // Failure: F74
 func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 	for _, tc := range []struct {

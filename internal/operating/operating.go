@@ -110,8 +110,8 @@ type Local struct {
 	Returned bool      // if Held: whether the handler has returned, so that only the outcome is not stored yet
 
 	Slots     int                   // number of handler calls of the type that this process may run at once
-	Full      bool                  // whether this process begins no further call of the type now because of its slots
-	Hold      *processlog.ClaimHold // why this process does not claim the entry because of outcomes or suspects; nil if it may
+	Full      bool                  // whether all slots of the type are taken, so that no further call can begin now
+	Hold      *processlog.ClaimHold // why this process does not claim the entry now; nil: no ClaimHoldReason applies
 	BatchWait time.Duration         // how long a due entry of the type may wait for others to share its call
 
 	Known      bool
@@ -121,7 +121,7 @@ type Local struct {
 	KeyUnknown error // why this process cannot tell LimitHolds and LimitKey
 
 	Serial   bool
-	PassDead bool // whether dead entries of the type block no later entries
+	PassDead bool // whether later entries of an ordering key may run after a dead entry of the key
 
 	AfterBatch  string
 	Undecodable error

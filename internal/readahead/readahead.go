@@ -20,7 +20,7 @@ type List struct {
 	handedOut     map[processlog.ID]struct{} // handed out and not tried yet
 	moreDue       bool                       // the last read may not have found all due entries
 	claimsPerRead int
-	unrunnable    int
+	unrunnable    int // entries that earlier claims could not run here, and that the next read may return again
 }
 
 // New returns an empty List.
@@ -30,7 +30,9 @@ func New() *List {
 
 const maxClaimsPerRead = 16
 
-// maxRefusedUnrunnable limits how many refused and limited entries a read passes over.
+// maxRefusedUnrunnable replaces MaxRows as the maximum of List.unrunnable, if a claim has found refused or limited
+// entries. The database has refused to change a refused entry, and a limited entry waits for a permit of a limit. This
+// process remembers such entries, so a claim passes over them without a statement.
 const maxRefusedUnrunnable = 10 * processlog.MaxRows
 
 // Share is one claim's part of what was read.
@@ -40,8 +42,9 @@ type Share struct {
 	MoreDue  bool
 }
 
-// Take hands out up to n entries for one claim. If no entries are left, Take first reads new ones. The claim then also
-// gets as many further entries as could not run here at the last read.
+// Take hands out up to n entries for one claim. If no entries are left, Take first reads new entries. A read may first
+// return entries that earlier claims could not run here. So after a read Take hands out as many more entries as there
+// are of these, and the claim can pass over them.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.reading <- struct{}{}
 	defer func() { <-r.reading }()
@@ -71,8 +74,8 @@ func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moreDue = more
-	// The database returns entries that another claim is trying until that claim commits. Two claims would try the same
-	// entries.
+	// Leave out the entries that another claim of this process is trying. Until that claim commits, the database still
+	// returns these entries, and two claims would try the same entries.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
 		_, isHandedOut := r.handedOut[id]
 		return isHandedOut
@@ -81,7 +84,8 @@ func (r *List) addRead(found []processlog.ID, more bool) (unrunnable int) {
 	return unrunnable
 }
 
-// The entries stay in handedOut until the claim calls ClaimEnded.
+// handOut takes up to n entries from the list for one claim. These entries stay in the field handedOut until the claim
+// calls ClaimEnded.
 func (r *List) handOut(n int, justRead bool) Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +135,8 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 	r.claimsPerRead = min(2*r.claimsPerRead, maxClaimsPerRead)
 }
 
-// Without the skip, a claim for a single free slot would meet the same locked row again and again.
+// countUnrunnable returns how many further entries the next read asks for, because a claim has found entries that it
+// could not run. Otherwise a claim for a single free slot would meet the same locked row again and again.
 func countUnrunnable(found processlog.Claimed) int {
 	n := len(found.Skipped) + len(found.Refused) + found.LimitedLater()
 	for _, w := range found.Waiting {

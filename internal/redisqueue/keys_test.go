@@ -75,7 +75,8 @@ func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 //go:embed lua
 var luaFiles embed.FS
 
-// A cluster routes a script by its keys. Some servers refuse a script that does not write KEYS[1] in each command.
+// A cluster routes a script by its keys, so a script may use only the keys that it was given. Some servers find these
+// keys in the script's text, so each command must name its key as KEYS[1].
 // Failure: F48
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")

@@ -19,8 +19,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The test cannot set the clock of Redis, so each duration is very short, and over before the next command, or very long.
-// No two sums of long durations are equal.
+// TestMemoryQueueAnswersAsARedisDoes sends the same commands to a queue on Redis and to the queue in memory.
+//
+// The test cannot set the clock of Redis. So each duration is either very short or very long. A very short duration is
+// over before the next command. No two sums of very long durations are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t) // because the test fills its memory
@@ -37,7 +39,7 @@ func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	})
 }
 
-// queueTwins has a Redis on side 0 and the double on side 1, each with two processes.
+// queueTwins has a queue on Redis as side 0, and the queue in memory as side 1. Two processes use each queue.
 type queueTwins struct {
 	ctx      context.Context
 	client   *redis.Client
@@ -82,7 +84,8 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 // instant is a duration so short that it is over before the next command.
 const instant = 2 * time.Millisecond
 
-// Of the results of run, values must be equal, and waits must be close.
+// queueCommand is a command that run sends to both sides. The results named equal must be the same on both sides. The
+// results named near are times to wait, which must be close.
 type queueCommand interface {
 	ask(m *queueTwins, side int) (equal any, near []time.Duration)
 }

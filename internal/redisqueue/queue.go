@@ -113,7 +113,8 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// Stamp the first tag alone, so that one of two databases that start together gets all tags.
+	// Stamp the first tag alone. If two databases with the same prefix start at the same time, only one of them becomes
+	// the owner of the first tag. The other one gets an error, and stamps none of the other tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stampOwner(ctx, tags, fingerprint)
 		if err != nil {
@@ -129,7 +130,8 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	return nil
 }
 
-// checkVersion refuses a Redis that is too old, once a call has an answer. It accepts a server that hides its version.
+// checkVersion returns an error if Redis is too old, or if the call fails. Once Redis has named a version that is new
+// enough, checkVersion sends no further call. It accepts a server that hides its version.
 func (q *Queue) checkVersion(ctx context.Context) error {
 	if q.knownVersion.Load() {
 		return nil

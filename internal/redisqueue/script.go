@@ -42,7 +42,8 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	return replies, q.wrapError(ctx, errors.Join(errs...))
 }
 
-// pipeline sends scripts by their hash. A server that has forgotten it answers NOSCRIPT, and gets the source.
+// pipeline sends the hash of each script instead of its source. If the server does not know the hash, the server
+// answers NOSCRIPT. Then pipeline sends the source of this script.
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
 	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
 	var unknown []int

@@ -177,7 +177,8 @@ var runnable = map[string][]string{
 	"admin": {"", "Of"}, "cron": {"Parse"}, "encrypt": {"New"}, "httpcall": {"PostJSON"}, "orms/gormtx": {"WithRetry"}, "intake": {"Source"}, "observe/probe": {"Ready"}, "serve": {"Run"}, "ui": {"New"},
 }
 
-// So each of the names must have an example with such a comment.
+// TestCommonestNamesHaveAnExampleThatRuns checks that each name in runnable has an example with an Output comment. The
+// go command compiles an example without this comment, but does not run it.
 func TestCommonestNamesHaveAnExampleThatRuns(t *testing.T) {
 	for dir, names := range runnable {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))

@@ -32,8 +32,11 @@ var dsnSettings = []dsnSetting{
 
 var sessionVariable = regexp.MustCompile(`in the session|sql_mode|without STRICT`)
 
-// - New refuses or warns about a name that dsnSettings lacks.
-// - dsnSettings names a variable of the session, other than time_zone, that New does not check.
+// dsnTable returns the table of DSN parameters for the page of settings. It returns an error in each of these cases:
+//
+//   - New refuses or warns about a name that dsnSettings lacks.
+//   - dsnSettings names a variable of the session that New does not check. The variable time_zone is an exception.
+//   - An advice names a constant that does not exist.
 func dsnTable(root string) (string, error) {
 	store, err := parsePackage(root, "internal/sqlstore")
 	if err != nil {

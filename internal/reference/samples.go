@@ -13,8 +13,10 @@ import (
 	"strings"
 )
 
-// A page includes code of a file that tests compile. The comment above the block says which code. A range of lines goes
-// from the first line that begins with the text before …, to the first later line that begins with the text after …:
+// sampleMark matches a comment in a page and the block of code below the comment. The comment says which code the page
+// includes from a file that tests compile. If the comment ends with two texts, with the sign … between them, the page
+// includes a range of lines. The range begins with the first line that begins with the first text. The range ends with
+// the first later line that begins with the second text:
 //
 //	<!-- go: recipes_test.go -->                                                 the whole file
 //	<!-- go: recipes_test.go ExampleSnooze -->                                   the body of a function

@@ -83,7 +83,8 @@ func (s *source) settings(dir string, known names) (text string, failed error) {
 
 func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
 
-// defaultOf is an error if the comment names another default.
+// defaultOf returns the default of a field, as text for the page. The parameter code is the default in the program, or
+// empty. defaultOf returns an error if the comment of the field does not name the default in the program.
 func defaultOf(field, comment, code string) (string, error) {
 	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
 	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(said[1]), "is "), code)) {

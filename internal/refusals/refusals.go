@@ -62,7 +62,8 @@ type refusedEntry struct {
 	retryAtOnce bool
 }
 
-// RetryUnknown is how long an entry without a known refusal waits for its next try.
+// RetryUnknown is the time that PauseLeft returns for an entry that is not in the List. The refusal of the entry may
+// have been forgotten in the meantime.
 const RetryUnknown = time.Second
 
 const (

@@ -8,7 +8,8 @@ import (
 // The Luhn check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// kinds returns the characters to keep and the end of the number, or 0 if no number begins there.
+// kinds lists functions that each look for one kind of number. A function returns the characters of the number to keep,
+// and the end of the number. The end is 0 if no number of this kind begins at the index at.
 var kinds = []func(text []byte, at int) (kept string, end int){card, identity, mobile, account}
 
 // numbers scans the text once, because errors may be long.
@@ -92,7 +93,8 @@ func named(before []byte) bool {
 	return false
 }
 
-// A longer group is the fraction of a time, so the number is no card number.
+// mostInGroup is the maximum number of digits in one group, if separators divide a card number into groups. A longer
+// group after a separator is probably the fraction of a second, so these digits are no card number.
 const mostInGroup = 7
 
 // Digits after the decimal point of another number are no card number.
@@ -231,7 +233,9 @@ func account(text []byte, at int) (kept string, end int) {
 	if len(characters) < length || joined(text, end) || !isDigit(characters[2]) || !isDigit(characters[3]) {
 		return "", 0
 	}
-	remainder := 0 // The number without its groups, with the first four characters at the end, is 1 modulo 97.
+	// To check an IBAN, remove the separators, and move the first four characters to the end. Each letter counts as a
+	// number from 10 to 35. The whole number must be 1 modulo 97.
+	remainder := 0
 	for _, c := range append(characters[4:len(characters):len(characters)], characters[:4]...) {
 		if isDigit(c) {
 			remainder = (remainder*10 + int(c-'0')) % 97

@@ -123,8 +123,9 @@ func (p *splitter[T]) mayContinue() bool {
 	return p.statementsLeft > 0 && p.waitsLeft > 0 && (p.lastWait == 0 || timeFor(p.ctx, p.lastWait))
 }
 
-// piecewise writes a few items at a time. It draws them at random, so that an item is not in the same piece as a waiting
-// item in each call.
+// piecewise writes the items in small pieces. If the write of one item waits in vain for a lock, no item of its piece
+// is written. So piecewise draws the items of each piece at random. In the next call, the other items of this piece are
+// probably in other pieces.
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {
@@ -155,7 +156,8 @@ func timeFor(ctx context.Context, wait time.Duration) bool {
 	return !ok || time.Until(deadline) > wait+time.Second/2
 }
 
-// waitError says that a trigger waited in vain for a lock, because the transaction had locked all rows to write.
+// waitError says that a trigger waited in vain for a lock. The statement itself cannot wait, because its transaction
+// has already locked all rows that the statement writes.
 type waitError struct {
 	error
 	took time.Duration

@@ -42,8 +42,9 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// The records of one entry have an index. For a reader of some types, the position at which reading stopped would
-	// reveal other types.
+	// q.few limits the rows that one page reads. A filter by entry needs no such limit, because an index finds the
+	// records of the entry. A person who may see only some types gets a filter by types. With the limit, the position
+	// at which a read stopped would show this person that other types have records.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
@@ -183,7 +184,9 @@ func (r *auditLogRow) batch(mark, data []byte) {
 		return
 	}
 	id, err := processlog.ParseBulkID(bulk.Bulk)
-	if err != nil { // The first batch has only the secret.
+	if err != nil {
+		// The first batch of a bulk stores only the secret of the BulkID. The row number of its record completes the
+		// BulkID.
 		id = processlog.BulkID{Record: r.row, Secret: bulk.Bulk}
 	}
 	r.Bulk, r.N, r.Subject = &id, len(batch.Entries), processlog.EntryCount(len(batch.Entries))

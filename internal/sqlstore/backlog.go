@@ -25,8 +25,9 @@ const (
 	backlogForget = "{DELETE FROM stat} WHERE instance={backlog} AND `at`>0 AND `at`<{slot}"
 )
 
-// backlogRows is the instance of the rows with the backlog. It sorts between statsFoldedBy and statsProcesses, so that no
-// statement on counts of processes reads these rows.
+// backlogRows is the value of the column instance in the rows with the backlog. Statements on the counts of processes
+// read only rows whose instance is statsFoldedBy, or is statsProcesses or greater. backlogRows is between these two
+// values, so these statements do not read the backlog.
 const backlogRows = " backlog"
 
 // CountBacklog implements Operations.

@@ -53,7 +53,9 @@ func openMillion(b *testing.B) (*sql.DB, *Store) {
 	return db, s
 }
 
-// In the first case the longest due entries run. In the second none runs, so the page compares 10,000 rows.
+// BenchmarkRunningEntriesOfAMillion measures List for the running entries of a type. In the first case, the entries
+// that were due first are running, so List finds them at once. In the second case no entry runs, so List reads 10,000
+// rows.
 func BenchmarkRunningEntriesOfAMillion(b *testing.B) {
 	db, s := openMillion(b)
 	for _, running := range []int{100, 0} {

@@ -53,8 +53,9 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns a rowUpdate that also stores what belongs to the outcomes of free rows, in one transaction. It
-// finds the changed rows by their new token. A second try writes the same again.
+// updateAndOpen returns a rowUpdate that also stores the results, faults, failed attempts and cases of the outcomes.
+// One transaction writes all this, for the rows that are not locked. The statements find the changed rows by their new
+// token. A second try writes the same values again.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -206,8 +207,8 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	return s.sql(deadWithoutCase, "parts", strings.Join(parts, " UNION ALL "), "limit", strconv.Itoa(limit))
 }
 
-// OpenCases implements Operations. It locks the entries first, so that a transaction that requeues one of them waits, and
-// then closes the new case.
+// OpenCases implements Operations. It locks the entries before it opens their cases. A transaction that requeues one of
+// these entries then waits for the lock. After the wait, that transaction sees the new case and closes the case.
 func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
 	places := make(map[processlog.ID]int, len(rows))
 	ids := make([]processlog.ID, len(rows))

@@ -38,14 +38,14 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		}
 	}
 	if session.cutsReads() {
-		return problems // The checks below read several rows.
+		return problems // The checks below read several rows, and the session would cut off their results.
 	}
 	if session.lockWait == 0 && s.ownPool == nil {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should skip a locked row; want 1 or more, or open the database on Connector"})
 	}
 	if session.emptyIsNull() {
-		return problems // The table's definition cannot be read in such a session either.
+		return problems // With the mode EMPTY_STRING_IS_NULL, the table's definition cannot be read.
 	}
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
@@ -72,7 +72,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// leftElsewhere compares the checked session with a new connection, for which it needs a Connector.
+// leftElsewhere returns an error if the checked session is in another database than a new connection, because some code
+// has sent USE. It opens a new connection by the pool's Connector. Without a Connector it checks nothing.
 func (s *Store) leftElsewhere(ctx context.Context) error {
 	if s.ownPool == nil {
 		return nil

@@ -154,7 +154,9 @@ func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) e
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
-	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial.
+	// If there is a problem, maybe no probe works. An INSERT that probes first would then fail and end the trial. So
+	// treat the transaction as proven to be open, and the INSERT does not probe.
+	proven := len(p.problems) > 0
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:

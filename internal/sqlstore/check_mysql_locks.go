@@ -197,8 +197,9 @@ func (p *proof) tryReadCommitted(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// If the server ignores the level that a transaction requests, the sessions must be at READ COMMITTED by default. The own
-// pool must be in any case.
+// tryIsolation checks whether transactions run at READ COMMITTED. If the server ignores the level that a transaction
+// requests, the default level of the pool's sessions must be READ COMMITTED. The default level of the library's own
+// connections must always be READ COMMITTED.
 func (p *proof) tryIsolation(ctx context.Context, id processlog.ID) error {
 	if p.s.ownPool != nil {
 		level, err := readIsolation(ctx, p.s.ownPool)

@@ -246,8 +246,9 @@ func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }
 
-// lastVersion is a version that only other software writes. Such a row starts again at 1, because a statement that could
-// not raise it would fail for all rows.
+// lastVersion is so high that only other software writes this or a higher version. If a row has such a version, a claim
+// sets the version to 1. If the claim raised the version, the number could become too large for the column. The
+// statement would then fail for all rows.
 const lastVersion = 1 << 62
 
 func (c *claim) markClaimed(row *processlog.Row) {
@@ -341,7 +342,8 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	})
 	var refusedErr *processlog.RefusedError
 	if errors.As(err, &refusedErr) {
-		// The database refuses only rows that the condition matches, so their leases are not lost.
+		// The database refuses a row only if the row matches the condition of renewRows. The row then still has the
+		// version of its claim, so its lease is not lost.
 		unrenewed.Refused = append(unrenewed.Refused, refusedErr.Refusals...)
 		changedRows += int64(len(refusedErr.Refusals))
 		err = nil

@@ -18,7 +18,9 @@ import (
 // row with the key "", so that claims under one limit take turns. After that it waits for no other lock, so that no two
 // claims deadlock.
 //
-// The last statement stores the starts by the clock at that moment, so no earlier grant has a later time.
+// The last statement stores the starts with the time of the database's clock at that moment. The claim still holds the
+// lock of the limit's row, so the next claim under the limit stores its starts later. So grants are stored in the order
+// of their times.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -63,8 +65,8 @@ type keyPermits struct {
 	ahead, interval time.Duration // stored time minus current time, and the interval of the last grant
 	shift           time.Duration // how far the stored time moves because the interval has changed
 	wanted          int           // claimable entries of the key
-	taken           int           // permits that the claim takes, and starts that it takes in advance
-	advance         int           // starts that the claim has taken in advance
+	taken           int           // permits that the claim takes, plus the starts in the field advance
+	advance         int           // starts that the claim takes in advance, for entries of later claims
 }
 
 func (p *permits) free(k *keyPermits) int {
@@ -155,8 +157,9 @@ func (p *permits) want(row *processlog.Row) {
 
 const lockLimit = "SELECT limit_key, tat, start_interval, starts, holders, {now}, " + limitColumns + " FROM {limit}{by id} WHERE limit_name={name} AND limit_key IN ({keys}) ORDER BY limit_key{lock}"
 
-// rowLock lets the first claim that waits until the timeout mark the limit as stuck. Later claims then fail at once, until
-// one of them gets the lock.
+// rowLock returns the locking clause of lockLimit. If a claim has waited for the limit's row until the timeout, that
+// claim marks the limit as stuck. A claim under a stuck limit does not wait for the row, and fails at once. The first
+// claim that gets the lock removes the mark.
 func (p *permits) rowLock() string {
 	if _, stuck := p.s.stuckLimits.Load(p.limit.Name); stuck {
 		return p.s.d.lockNow
@@ -237,8 +240,11 @@ type unread struct{}
 
 func (unread) Scan(any) error { return nil }
 
-// count computes the starts that are left. The count of a new row begins with the time in µs, above every number of a
-// deleted row, whose starts must not be returned to it.
+// count computes the starts that each key has left.
+//
+// The key may have had a row earlier that was deleted. Starts of the deleted row must not be returned to the new row.
+// So the number granted of a new row begins with the present time in µs, which is above every number of the deleted
+// row.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
 	for _, k := range p.keys {
@@ -286,8 +292,10 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 			k.taken += k.advance
 			k.granted += int64(k.advance)
 		}
-		if k.shift != 0 { // From now on, the starts that the key has ahead pass at the new rate.
-			k.granted++ // Starts of the old rate can no longer be returned.
+		// The interval has changed, so the stored time of the key moves by k.shift. A start of the old interval can no
+		// longer be returned. The higher number makes ReturnStarts refuse such a start.
+		if k.shift != 0 {
+			k.granted++
 		}
 		if k.taken > 0 || k.shift != 0 {
 			written = append(written, k)

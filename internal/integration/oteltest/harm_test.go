@@ -228,7 +228,8 @@ func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	})
 }
 
-// The gauges count at most 1,000 waiting entries.
+// TestWaitingEntriesAreReportedWithoutALimit checks that the gauges report the numbers of a stored backlog, which have
+// no limit. If no backlog or only an old one is stored, the gauges count waiting entries themselves, and stop at 1,000.
 // Failure: F29
 func TestWaitingEntriesAreReportedWithoutALimit(t *testing.T) {
 	t.Parallel()

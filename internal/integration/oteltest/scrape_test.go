@@ -227,7 +227,8 @@ func boardExprs(t *testing.T) (exprs []string) {
 	return exprs
 }
 
-// promtool check rules checks the templates of the rules.
+// ruleExprs returns the expressions of the alert rules. It ignores the templates of the rules, because the command
+// "promtool check rules" checks them.
 func ruleExprs(t *testing.T) (exprs []string) {
 	text, err := os.ReadFile(rulesFile)
 	require.NoError(t, err)

@@ -151,7 +151,9 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 			}
 			before := ""
 			for _, step := range statement.plan(t, db) {
-				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") { // No range may be sorted. Only the rows that were read from many ranges may be.
+				// A statement must not sort the rows of one range of an index. It may sort only what it has collected
+				// from many ranges. The text of such a statement has the name heads.
+				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") {
 					assert.Contains(t, statement.text, " AS heads ", name)
 					assert.NotContains(t, before, "common_process_log_due", "%s: %s", name, statement.text)
 				}

@@ -136,7 +136,7 @@ func assertPoolIsClean(t *testing.T, db *sql.DB, s processlog.Store) {
 	for range db.Stats().OpenConnections + 1 {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
-		defer conn.Close() // Close them at the end, so that each one is different.
+		defer conn.Close() // Keep each connection until the end, so that the next db.Conn returns another connection.
 		assert.ErrorIs(t, s.Probe(t.Context(), conn), compensator.ErrNoTransaction)
 	}
 }

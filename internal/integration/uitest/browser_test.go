@@ -144,8 +144,8 @@ func (b *tab) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// quicken shortens every timer of the pages that the tab opens later to a tenth. So these pages refresh themselves ten
-// times as often.
+// quicken makes every timer run ten times as fast, in all pages that the tab opens later. So these pages refresh
+// themselves ten times as often.
 func (b *tab) quicken() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -217,8 +217,9 @@ func (b *tab) showWell(name, lang string) {
 	}
 }
 
-// accessible checks the page against WCAG 2.2 AA as far as axe can. rules may select only the rules that depend on the
-// looks of the page.
+// accessible checks the page against WCAG 2.2 AA, as far as the library axe can check this. The parameter rules is the
+// constant wcag or the constant looks. The constant wcag selects all rules of WCAG 2.2 AA. The constant looks selects
+// only rules that depend on the appearance of the page.
 func (b *tab) accessible(where, rules string) {
 	b.t.Helper()
 	var found string

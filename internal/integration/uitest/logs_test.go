@@ -21,7 +21,8 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// The returned worlds have the address of their own pages.
+// newLogs returns two logs whose pages one server shows, each under its own address. The fields base and url of a
+// returned world lead to the pages of its log.
 func newLogs(t *testing.T, base string) (orders, stock *world) {
 	t.Helper()
 	name := func(name string) func(cfg *compensator.Config) {

@@ -168,7 +168,9 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 					}
 				}
 			}
-			if name == "none" || name == "others" { // Request again, because refusals are recorded now.
+			// The requests above were refused, and the audit log has recorded this. Request the pages again, because
+			// they must also hide the secret in these records.
+			if name == "none" || name == "others" {
 				for _, path := range []string{"", "entries", "entries?state=dead", "entries?by=batch&id=" + canary, "entries?from=2001-01-01", "cases", "cases/due", "trail", "trail?entry=" + e.ID.String(), "settings"} {
 					assert.NotContains(t, told(answer{text: mine(who.get(path).text)}), strings.ToLower(canary), path)
 				}
@@ -562,7 +564,9 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 			e = w.entriesOf("refund", compensator.Succeeded)[0]
 			form = values("do", "requeue", "seen", seen(e), "reason", "because")
 		} else {
-			form.Add("seen", seen(refunds[i])) // The outcome of this entry is known.
+			// Add a second entry, whose outcome is known. The unknown outcome of the first entry must still be
+			// confirmed.
+			form.Add("seen", seen(refunds[i]))
 		}
 		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与下游服务核实"} {
 			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
@@ -957,7 +961,8 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 
 var many = problems.Sum{Fine: 60}
 
-// Neither has nor lacks prints the page, because it is long.
+// has checks that text contains part. The messages of the functions has and lacks leave out the text, because a page is
+// long.
 func has(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)

@@ -47,7 +47,9 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		most int64
 	}{
 		{"", 11},
-		{"entries", 4}, // two statements, one for contents that have amounts, which reads sixteen at a time, and one for faults of failed entries
+		// One of the four statements reads the contents of up to sixteen entries to find their amounts. Another one
+		// reads the faults of failed entries.
+		{"entries", 4},
 		{"entries?type=refund", 3},
 		{"entries?state=dead", 3},
 		{"entries?type=refund&state=dead", 3},

@@ -87,7 +87,7 @@ func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 			assert.Equal(t, map[string]int{"m0": 1}, b.ids())
 
 			proxy.SwallowReplies()
-			record(w, 2, businessType) // The first of these entries exists already.
+			record(w, 2, businessType) // The entry m0 exists already, so this call adds only m1.
 			eventually(t, func() bool { return w.Count("common_process_log WHERE last_error LIKE '%did not answer%'") == 1 }, "the handler returns")
 			proxy.Cut()
 			proxy.Heal()
@@ -130,7 +130,9 @@ func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 		eventually(t, func() bool { return w.Count("effects WHERE what='begun:m0'") == 1 }, "the function works")
 		proxy.Cut()
 		w.Exec("INSERT INTO effects (what) VALUES ('go')")
-		if to.Kind == "rabbitmq" { // A NATS client acknowledges on its next connection.
+		// A RabbitMQ client cannot acknowledge a message after its connection has ended, so the broker sends the
+		// message again. A NATS client acknowledges the message on its next connection.
+		if to.Kind == "rabbitmq" {
 			eventually(t, func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "the message comes again and goes into the log")
 		}
 		b.send("m1")
@@ -153,7 +155,9 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 		w.Exec("RENAME TABLE common_process_log TO hidden")
 		b.send("ax", "bx", "cx")
 		eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-		if b.plug().Kind == "nats" { // A redelivered message of RabbitMQ goes straight into the log.
+		// The consumer calls the function again for a redelivered message of NATS. A redelivered message of RabbitMQ
+		// goes into the log without a call of the function.
+		if b.plug().Kind == "nats" {
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "the messages come again")
 		}
 		w.Exec("RENAME TABLE hidden TO common_process_log")
@@ -183,7 +187,9 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-			<-time.After(10 * time.Second) // Wait, so that a wrong result could appear: two nacks of each message. A right result needs no time.
+			// Give a wrong consumer the time to nack each message twice, which would exceed the delivery limit. A
+			// correct consumer does not need this time.
+			<-time.After(10 * time.Second)
 			w.Exec("RENAME TABLE hidden TO common_process_log")
 			eventually(t, func() bool { return done(w) == 10 && b.left() == 0 }, "all are done")
 			assert.Equal(t, 10, w.Count("common_process_log"), "by the log, each once")

@@ -27,7 +27,8 @@ const waitTimeout = time.Minute
 
 type opened func(t *testing.T, dsn string) *sql.DB
 
-// seeing lists ways to put wrappers around the driver or the Connector, with which the library sees commits.
+// seeing lists ways to put wrappers around the driver or the Connector. With each of these ways, the library sees
+// commits.
 var seeing = map[string]opened{
 	"otelsql inside": func(t *testing.T, dsn string) *sql.DB {
 		db, err := openTraced(dsn)
