@@ -19,8 +19,9 @@ import (
 // service that it calls. Two runs overlap only if a process paused for longer than its lease. It is called concurrently
 // for different entries.
 //
-// If the effect of a failed handler may have happened, its error, or an error that it wraps, has a method
-// OutcomeUnknown() bool that returns true. If the entry then dies, its case says that the outcome is unknown.
+// A handler may have failed although its effect may have happened, for example if a call got no answer. To report this,
+// return an error with a method OutcomeUnknown() bool that returns true. The error may also wrap such an error. If the
+// entry then dies, its case says that the outcome is unknown. Package httpcall returns such errors.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
@@ -74,7 +75,7 @@ func HandleTx[T any](ctx context.Context, c *Compensator, businessType string, h
 
 // Item is one entry of a batch, with its decoded value.
 type Item[T any] struct {
-	Entry *Entry // the entry. The handler may change its copy
+	Entry *Entry // a copy of the entry, which the handler may change
 	Value T      // content of the entry, decoded
 
 	batch context.Context
@@ -375,7 +376,9 @@ func (c *Compensator) warnOfPool() {
 	case size == 0, calls <= size-2:
 		return
 	case !shrunk && (len(handlers) < 2 || size <= 3):
-		return // fitPool has fitted the only type, or the pool is so small that waiting for a connection is intended.
+		// A single type needs no warning, because fitPool has lowered its Concurrency to what the pool allows. In a
+		// pool of at most 3 connections, handlers are expected to wait for a connection.
+		return
 	}
 	advice := fmt.Sprintf("SetMaxOpenConns to %d and more", wanted+2) // A larger pool also raises the Concurrency that fitPool has lowered.
 	if len(handlers) <= size-2 {

@@ -164,8 +164,9 @@ func (b *Batch) wait(ctx context.Context) (Progress, error) {
 	}
 }
 
-// firstOpen returns the first unfinished entry of a batch after a cursor, or the zero id, and the cursor after this
-// entry.
+// firstOpen searches a batch, from a cursor on, for the first entry that has not ended and is not dead. It returns the
+// id of this entry, and the cursor with which the search continues after this entry. If there is no such entry, both
+// results are zero.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err

@@ -83,7 +83,9 @@ func TestErrorSaysThatTheCallMayHaveArrived(t *testing.T) {
 			client := &http.Client{Transport: own(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })}
 			return PostJSON(t.Context(), client, "http://pay.example", "0-0", 1, nil)
 		},
-		// The last error says that no server listens.
+		// The transport sends the second call twice. The first request arrives. The server then stops listening and
+		// breaks the connection, so the repeated request finds no server. The client gets the error of the repeated
+		// request, although the first request has arrived.
 		"the transport repeats the request in vain": func(t *testing.T) error {
 			var bank *httptest.Server
 			calls := 0

@@ -130,7 +130,8 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 
 const maxRedirects = 10 // limit that net/http uses for a client without CheckRedirect
 
-// addressed finds requests for which the transport's error would look like an unavailable service.
+// addressed returns an error if a request has no URL, no scheme or no host. Without this check, Do could take the error
+// of the client's transport for an unavailable service, and the call would be repeated in vain.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {

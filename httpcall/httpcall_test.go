@@ -104,7 +104,8 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits subtracts 5 s, so that the type's own retry delay of one second counts as 0.
+// waits returns for how long err makes the entry wait. It subtracts 5 s from the measured wait: one second is the
+// type's own retry delay, and four seconds allow for a slow machine. So a wait that err has not asked for counts as 0.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})

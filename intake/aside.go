@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside takes the reason why a message of kind aside waits for a person.
+// aside returns an item that records the message m as an entry of Config.Type. If the kind is aside, the message waits
+// for a person, and the parameter reason says why.
 func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	it := &item{message: m, kind: k, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -33,7 +34,8 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
-// setAside makes an item of which a duplicate is only acknowledged.
+// setAside logs a warning, and returns an item of kind aside. If the log already has an entry of the message, the
+// Intake does not record this item, and only acknowledges the message.
 func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is set aside for a person", "source", in.name, "message", m.ID, "reason", reason)

@@ -34,8 +34,9 @@
 // whether the database works. The error of Work does not count.
 //
 // Work may return an error with which a server says that it serves no requests, for example "too many connections" or
-// "disk full". Then the message is not to blame. The Intake tries the batch again until the condition has passed. To
-// set such a message aside, return compensator.Unavailable.
+// "disk full". Then the Intake blames no message, and tries the batch again until the condition has passed. Other
+// messages wait for that. If they must not wait, let Work wrap the error with compensator.Unavailable. The Intake then
+// records the failing message as an entry of Config.Type, as after any other error.
 //
 // # Redis Streams
 //
@@ -69,7 +70,8 @@
 //
 // If a message of a stream repeats a field name, only the last value is kept.
 //
-// The order of messages is not kept. An effect of Work outside its transaction may happen more than once. A message
-// larger than about three quarters of Config.MaxContent of package compensator may not fit an entry. Smaller messages
-// always fit. The Intake logs such a message and leaves it unacknowledged.
+// The order of messages is not kept. An effect of Work outside its transaction may happen more than once.
+//
+// A message larger than about three quarters of Config.MaxContent of package compensator may be too large for an entry.
+// The Intake logs a message that is too large, and leaves it unacknowledged. Smaller messages always fit an entry.
 package intake

@@ -41,7 +41,9 @@ func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == observe.Failure && operating.ServerDown(err)
 }
 
-// sessionRefused returns false for an error of Work, which has spoiled the session itself.
+// sessionRefused reports whether err says that the log refuses the database session, for example for its sql_mode. It
+// returns false if Work returned err, because Work then has changed the session itself and another session does not
+// help.
 func sessionRefused(err error) bool {
 	var work *workError
 	return processlog.IsSessionError(err) && !errors.As(err, &work)
@@ -49,7 +51,8 @@ func sessionRefused(err error) bool {
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
 
-// knownElsewhere returns the idempotency keys in an error of Record that already belong to entries of another type.
+// knownElsewhere reads an error of Record. It returns the idempotency keys that already belong to entries of another
+// type.
 func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
 	existing := make(map[compensator.IdempotencyKey]bool)
 	var walk func(error)

@@ -10,7 +10,7 @@
 // Result: The message is recorded once. Only messages of a dead consumer are taken over.
 //
 // F98: A message fails, cannot be read, or breaks its connection each time.
-// Result: The log tries the message again, or sets it aside with its raw content.
+// Result: The log tries a failing message again. An unreadable message is set aside with its raw content.
 // Action: Requeue its entry.
 //
 // F99: A message kills its process.
@@ -20,11 +20,11 @@
 // F100: The consumer group vanishes, stream ids come again, or two streams have the same ids.
 // Result: The group is created again. With `RefuseOtherContent` a message with a used id and other content is set
 // aside.
-// Action: Set `Stream.Server`, which alone distinguishes two servers.
+// Action: Set `Stream.Server`. Nothing else distinguishes two servers.
 //
 // F101: A pending message is deleted, trimmed, too large, or its codec panics.
-// Result: An entry reports the deletion. Trimming keeps unacknowledged messages. A message above half of `MaxContent`
-// may be held.
+// Result: An entry reports the deletion. Trimming keeps unacknowledged messages. A message above three quarters of
+// `MaxContent` may stay unacknowledged, and the intake logs it.
 // Action: Raise `MaxContent`.
 
 package intake

@@ -32,7 +32,8 @@ var (
 	_ leaver   = (*group)(nil)
 )
 
-// Name escapes a ":" inside server, stream and group, so that it is unique for them.
+// Name returns server:stream:group, or stream:group without a server. It escapes each ":" inside these three names. So
+// two groups have the same Name only if all three names are the same.
 func (g *group) Name() string {
 	name := separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
 	if g.Server != "" {
@@ -153,7 +154,7 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // The id has the only time of a message.
+		since, _ := strconv.ParseInt(ms, 10, 64) // The id begins with the time at which the message was added. Redis keeps this time nowhere else.
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

@@ -97,7 +97,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // ctx may not have ended when the Compensator was closed.
+		in.measure(works) // Pass works, which the function stop ends. If the loop ends because the Compensator is closed, ctx goes on.
 	}()
 	err := in.loop(ctx, works)
 	stop()

@@ -57,8 +57,9 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// storedMessage has fields with invalid UTF-8 in Binary, as base64. For a dense message, Binary also holds fields that
-// are shorter in base64.
+// storedMessage is the JSON form of a Message. A field of the Message is in Binary, as base64, if its name or value is
+// no valid UTF-8. If the Message is dense, Binary also has the fields that are shorter in base64. Fields has all
+// others.
 type storedMessage struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
@@ -89,7 +90,8 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// swells counts the six bytes that JSON takes for a control character and for <, > and &.
+// swells reports whether texts are longer in JSON than in base64. JSON takes six bytes for a control character and for
+// each <, > and &.
 func swells(texts ...string) bool {
 	inJSON, inBase64 := 0, 0
 	for _, text := range texts {

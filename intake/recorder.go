@@ -24,7 +24,10 @@ type Recorder[M any] struct {
 type RecorderConfig[M any] struct {
 	Codec   compensator.Codec // the codec of the messages' type. Default compensator.JSON
 	Timeout time.Duration     // time limit of each transaction. Default 20 s, at least 1 ms
-	Empty   M                 // a message that the codec can encode, unless the codec can encode no message. Default: the zero value
+
+	// Empty is a message to test Codec with. If Codec cannot encode Empty, the Recorder takes the codec for broken, and
+	// does not blame a message. So set a message that a working Codec can encode. Default: the zero value of M.
+	Empty M
 }
 
 // NewRecorder returns a Recorder of entries of one type of c. It asks no server. An invalid field is a
@@ -57,7 +60,7 @@ func (r *Recorder[M]) Record(ctx context.Context, message M, options compensator
 	})
 }
 
-// insertError is no error of BEGIN or COMMIT.
+// insertError is an error of Record inside the transaction. An error of BEGIN or COMMIT is not wrapped in it.
 type insertError struct{ err error }
 
 func (e *insertError) Error() string { return e.err.Error() }
@@ -99,7 +102,8 @@ func (r *Recorder[M]) Attempts(message M) *Attempts[M] {
 	return &Attempts[M]{recorder: r, message: message}
 }
 
-// enoughRefusals counts refusals after each of which the log takes another entry.
+// enoughRefusals is the number of consecutive refusals after which Attempts.Record returns ErrRefused. A refusal counts
+// only if the log takes another entry right after it.
 const enoughRefusals = 3
 
 // ErrRefused says that the log will never accept a message. Attempts.Record returns an error that matches ErrRefused
@@ -136,12 +140,13 @@ func (r *Recorder[M]) cannotHold(message M, err error) bool {
 	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && r.encodes(message)
 }
 
-// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. refusesOnly returns
-// false if err may pass without a change of the message:
+// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. It returns false if
+// the same message may be accepted later, because err has one of these causes:
 //
 //   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
 //     a COMMIT.
-//   - The server accepts no writes, or its disk is full. A small entry may still fit.
+//   - The server accepts no writes, or its disk is full. A full disk may still take the small entry of the trial, so
+//     the trial shows nothing.
 //   - The INSERT waited for a lock, or met a deadlock.
 //   - The codec cannot encode any message, for example because its keys are unavailable.
 func (r *Recorder[M]) refusesOnly(ctx context.Context, err error) bool {

@@ -32,7 +32,8 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, rdb: w.Redis, stream: w.Name + ":orders"}
 }
 
-// The faults affect the whole server, so only this test uses it.
+// withRedis makes the rig use another Redis than the one that all tests share. Use it if the test breaks or configures
+// the server, because that would affect the other tests.
 func (r *rig) withRedis(client redis.UniversalClient) *rig {
 	r.rdb = client
 	return r

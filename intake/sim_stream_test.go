@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// simStream simulates a stream of Redis with one consumer group. The order of the message ids as text is the order of
-// the messages.
+// simStream simulates a stream of Redis with one consumer group. Each message gets an id that is greater, as a string,
+// than the ids of all earlier messages.
 type simStream struct {
 	mu        sync.Mutex // guards the fields below
 	there     bool       // the group exists
@@ -140,7 +140,8 @@ func (r *simRedis) XAck(ctx context.Context, _, _ string, ids ...string) *redis.
 func (r *simRedis) XInfoConsumers(ctx context.Context, stream, name string) *redis.XInfoConsumersCmd {
 	var list []redis.XInfoConsumer
 	err := r.command(ctx, func(s *simStream) {
-		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // The names are random and do not depend on the seed.
+		// Do not sort by name: the names are random, so each run with the same seed would have another order.
+		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) }
 		for _, name := range slices.SortedFunc(maps.Keys(s.consumers), byTime) {
 			list = append(list, redis.XInfoConsumer{Name: name, Pending: s.pendingOfLocked(name), Idle: time.Since(s.consumers[name])})
 		}

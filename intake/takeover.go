@@ -11,8 +11,9 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// aloneFrom is the number of deliveries after which a message may have crashed its process. Its own batch adds no
-// delivery to other messages.
+// aloneFrom is a number of deliveries. A message that was delivered so often without success may have crashed its
+// process, and is therefore claimed in a batch of its own. So if it crashes its process again, the other messages have
+// no more deliveries than before.
 const aloneFrom = 2
 
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
@@ -51,7 +52,9 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// claimableIDs returns a message with aloneFrom deliveries alone.
+// claimableIDs returns the messages at the beginning of found that are to be claimed together. It returns the messages
+// before the first message with aloneFrom or more deliveries. If found begins with such a message, it returns only this
+// message.
 func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -94,8 +97,9 @@ func (g *group) claimMessages(ctx context.Context, chosen []redis.XPendingExt, i
 	return messages, nil
 }
 
-// release sets the idle time of messages to Idle, so that other consumers can take them at once, and takes back the
-// delivery.
+// release gives messages back that this process has not settled. It sets their idle time to Idle, so that other
+// consumers can take the messages at once. It also reduces their number of deliveries by one, as if this process had
+// not received them.
 func (g *group) release(ctx context.Context, messages []Message) error {
 	pipe := g.Redis.Pipeline()
 	for i := range messages {

@@ -10,7 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The trial entry before the first read closes the first unfit session, so Config.Entry makes a second one unfit.
+// Two sessions are unfit. The Intake meets the first unfit session when it tries an entry before its first read, and
+// then closes this session. So the test makes a second session unfit in Config.Entry, which the Intake calls just
+// before it records the message.
 // Failure: F33
 func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 	t.Parallel()

@@ -55,8 +55,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err := createTables(ctx, db); err != nil {
 		return err
 	}
-	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace plus
-	// 1.2 × ReconcileInterval after they are due, which is 3.4 s.
+	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace
+	// plus 1.2 × ReconcileInterval after they are due, which is 3.4 s.
 	config := compensator.Config{DB: db, Prefix: s.prefix, Lease: s.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second}
 	if rdb := s.openRedis(); rdb != nil {
 		defer rdb.Close()

@@ -50,8 +50,8 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	// If a process is killed, its entries wait until their leases end. Then another process runs them. On SQLite the
-	// library raises the lease of a type that writes in a transaction, here to the Timeout of 5 s plus the default Grace
-	// of 3 s.
+	// library raises the lease of a type that writes in a transaction, here to the Timeout of 5 s plus the default
+	// Grace of 3 s.
 	cfg := compensator.Config{DB: db, Lease: 3 * time.Second}
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})

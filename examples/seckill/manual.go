@@ -102,8 +102,8 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// send does not wait until the broker has the message. If the connection breaks after send has returned, the message may
-// be lost.
+// send does not wait until the broker has the message. If the connection breaks after send has returned, the message
+// may be lost.
 func (h *manual) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {

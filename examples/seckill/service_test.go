@@ -208,8 +208,8 @@ func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	full := func(channel *amqp091.Channel) error {
 		return channel.Publish("", queue, true, false, amqp091.Publishing{Body: []byte("{{in the way}")})
 	}
-	// The consumer may declare the deleted queue before the function refusing does. Then the function refusing fails, and
-	// the test repeats all three steps.
+	// The consumer may declare the deleted queue before the function refusing does. Then the function refusing fails,
+	// and the test repeats all three steps.
 	require.Eventually(t, func() bool {
 		return w.service.OnBroker(servers.Delete(queue), refusing, full) == nil
 	}, time.Minute, time.Millisecond)
@@ -395,8 +395,8 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
 	for everybody := false; !everybody; {
-		// Delete the counter again and again, but only until 200 pieces are sold. So purchases also run while the counter
-		// is filled for the last time.
+		// Delete the counter again and again, but only until 200 pieces are sold. So purchases also run while the
+		// counter is filled for the last time.
 		if sold.Load() < 200 {
 			require.NoError(t, w.other.counter.Redis.Unlink(t.Context(), w.other.counter.Keys("phone")...).Err())
 		}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// fate says what goes wrong with the messages about one user. It depends on the user's id and a seed, so that the library
-// and the hand-written version meet the same faults. The parameter sending of the functions is the number of the message
-// about this user: 0 for the first message, 1 for the second.
+// fate says what goes wrong with the messages about one user. It depends on the user's id and a seed, so that the
+// library and the hand-written version meet the same faults. The parameter sending of the functions is the number of
+// the message about this user: 0 for the first message, 1 for the second.
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way

@@ -86,8 +86,8 @@ func (h *manual) insert(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// send does not wait until the broker has the message. If the connection breaks after send has returned, the message may
-// be lost.
+// send does not wait until the broker has the message. If the connection breaks after send has returned, the message
+// may be lost.
 func (h *manual) send(ctx context.Context, m message, sending int, trace string) error {
 	body, err := json.Marshal(m)
 	if err != nil {

@@ -32,8 +32,8 @@ var (
 // Without rdb the library uses a timing wheel in this process.
 func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
 	s = &syncer{servers: on, settings: cfg, db: db}
-	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace plus
-	// 1.2 × ReconcileInterval after they are due, which is 3.4 s.
+	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace
+	// plus 1.2 × ReconcileInterval after they are due, which is 3.4 s.
 	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {
 		config.Redis = rdb

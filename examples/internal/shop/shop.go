@@ -36,8 +36,8 @@ const (
 // Open creates the Shop. The caller closes Log.
 func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Counter) (*Shop, error) {
 	s := &Shop{Settings: cfg, Tables: tables, DB: db, Counter: c, Logger: slog.Default()}
-	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace plus
-	// 1.2 × ReconcileInterval after they are due, which is 3.4 s.
+	// A process may die before it has enqueued its entries. The reconciler then finds them. They start at most Grace
+	// plus 1.2 × ReconcileInterval after they are due, which is 3.4 s.
 	var err error
 	s.Log, err = compensator.New(ctx, compensator.Config{
 		DB: db, Redis: c.Redis, Table: s.SQL("shop_log"), Prefix: c.Name, Lease: cfg.Lease, Grace: time.Second, ReconcileInterval: 2 * time.Second})
