@@ -84,9 +84,9 @@ type period struct {
 // key separately. The statement of a grant may have waited for the row's lock, so the grants need not be in the order
 // of their times.
 //
-// If a person changes the interval while the stored time of a key is in the future, the library raises the column
-// starts by one more than it grants. Then nobody can return starts that were granted before the change. The trigger
-// grants_next subtracts this one.
+// A person may change the interval while the stored time of a key is in the future. Then the library raises the column
+// starts by one more than it grants, so that nobody can return starts from before the change. The trigger grants_next
+// subtracts this one.
 func checkWindows(all []grant) (Found, error) {
 	found := Found{Starts: make(map[string]int)}
 	var periods []*period

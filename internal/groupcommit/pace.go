@@ -5,9 +5,9 @@ import "time"
 // Pace adds pauses between operations on the database. Each operation costs a statement and a synced write to disk, and
 // without pauses the statements of producers would wait for these writes.
 //
-// The time from the start of one operation to the start of the next is at least twice the duration of the first
-// operation, but at most Most. This time is never less than Least. If it has passed already, the next operation starts
-// at once. The owner's mutex guards a Pace.
+// The pause counts from the start of an operation. The pause is twice the duration of the operation, but not longer
+// than Most and not shorter than Least. If the pause has passed already, the next operation starts at once. The owner's
+// mutex guards a Pace.
 type Pace struct {
 	Most      time.Duration // 0: only Least applies
 	Least     time.Duration // 0 means none

@@ -12,8 +12,8 @@ type orderingKey struct{ businessType, key string }
 // value is ready to use.
 //
 // Until a seen entry ends, no later entry of its key can run. If another process claims a later entry, that process
-// reads the key, finds the seen entry in front and gives up its claim. So if a seen entry is the first of its key, this
-// process may start the entry without a check of the leases of later entries.
+// reads the key, finds the seen entry in front and gives up its claim. So this process need not check the leases of
+// later entries before it starts a seen entry that is the first of its key.
 //
 // seenEntries lacks an entry with an earlier position that commits after the read. An entry stays seen within one epoch
 // until it ends. A requeue starts another epoch.
