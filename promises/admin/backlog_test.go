@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A negative from makes the entries overdue.
+// insertWaiting inserts n entries. The parameter from is the time until the first of them is due. If from is negative,
+// the entries are overdue.
 func insertWaiting(w *harness.World, businessType string, n int, from time.Duration) {
 	w.Exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 		"WITH RECURSIVE digits AS (SELECT 0 AS d UNION ALL SELECT d+1 FROM digits WHERE d<99) "+

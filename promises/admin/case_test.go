@@ -178,7 +178,8 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// says returns the error of the second and of the third attempt.
+// timesOutFirst registers a handler whose first attempt times out. The function says returns the errors of the second
+// and the third attempt.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls
@@ -209,8 +210,9 @@ func requireUnchecked(t *testing.T, d *admin.Admin, id compensator.EntryID) {
 	require.Equal(t, []compensator.EntryID{id}, unchecked.Unknown)
 }
 
-// The handler of each case has called a payment service, and then the result of the call is lost. A requeue would pay a
-// second time, because it changes CallKey. So the admin pages must show that the outcome is unknown.
+// In each test case the handler calls a payment service, and then the library loses the result of the call. If a person
+// requeued the entry, the handler would pay a second time, because a requeue changes Entry.CallKey. So the admin pages
+// must show that the outcome is unknown.
 // Failure: F119
 func TestOutcomeIsUnknownIfTheResultOfACallIsLost(t *testing.T) {
 	t.Parallel()
@@ -361,7 +363,8 @@ func TestOutcomeStaysUnknownAfterALostLease(t *testing.T) {
 	requireUnchecked(t, open(t, c), id)
 }
 
-// A handler whose context a stop ends may have had its effect, even if it returns an error.
+// When the process stops, the contexts of running handlers end. Such a handler may have had its effect, even if it
+// returns an error.
 // Failure: F119
 func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -382,7 +385,7 @@ func TestOutcomeOfAnAttemptThatAStopEndsIsUnknown(t *testing.T) {
 				}
 				select {
 				case begun <- name:
-				default: // It runs again, because it ended by itself.
+				default: // The entry "by itself" runs again and again, so begun may be full.
 				}
 				select {
 				case <-ends[name]:

@@ -24,7 +24,7 @@ type explained struct {
 	c     *compensator.Compensator
 	d     *admin.Admin
 	types map[string]*compensator.Type[harness.Order]
-	gate  *harness.Gate // blocks the handlers of the types held and deaf
+	gate  *harness.Gate // blocks the handlers of the types "held" and "deaf"
 	next  int
 }
 

@@ -236,7 +236,7 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	})
 }
 
-// awayStore fails every settle until the time in back.
+// awayStore fails every Settle before the time in its field back.
 type awayStore struct {
 	processlog.Store
 	back time.Time
@@ -269,7 +269,7 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// The library treats the instance's queue as shared with other processes.
+// inSharedBubble runs test with a Config.Queue, so the library treats the queue as shared with other processes.
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

@@ -8,7 +8,7 @@
 // wait.
 //
 // F108: An entry must follow a batch.
-// Result: The entry runs after all entries of the batch. Without a batch it runs at once. In its own batch it waits
-// for a person.
+// Result: The entry runs after all entries of the batch. If the batch has no entries, the entry runs at once. If the
+// entry is in the batch itself, it waits for a person.
 
 package claiming

@@ -164,7 +164,8 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.QuickConfig()
-	cfg.Lease = 30 * time.Second // A slot is reserved for the commit of a new entry for a third of the lease.
+	// A slot is reserved for a new entry until its transaction commits, but at most for a third of the lease.
+	cfg.Lease = 30 * time.Second
 	c := w.New(cfg)
 	late := harness.NewGate()
 	orders, err := compensator.Handle(t.Context(), c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {

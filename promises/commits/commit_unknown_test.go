@@ -42,7 +42,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// clientTimeout is longer than a busy machine pauses a process.
+// clientTimeout is longer than the pauses of a process on a busy machine.
 const clientTimeout = 5 * time.Second
 
 // Failure: F19
@@ -107,7 +107,8 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// The existing entry does not show whether the commit happened.
+// Another transaction has recorded the entry before. So the existence of the entry does not show whether the
+// transaction of Once has committed.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -147,7 +148,8 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	}
 }
 
-// Once inserts entries that have already succeeded, so the pending entry does not prove the commit.
+// The method Once inserts an entry that has already succeeded. When its COMMIT is lost, another transaction records a
+// pending entry under the same key. This pending entry does not prove that the transaction of Once has committed.
 // Failure: F19
 func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@
 // Result: Only the library commits the transaction. A rollback makes the attempt fail.
 //
 // F11: On SQLite a reader or a deferred constraint refuses COMMIT.
-// Result: `WithRetry` runs the transaction again, which keeps no lock meanwhile.
+// Result: The refused transaction is rolled back, so it keeps no lock. `WithRetry` then runs it again.
 //
 // F12: A transaction on a plain pool commits, and nobody calls `Committed`.
 // Result: The library polls for a minute, first after 50 ms. A round of the reconciler finds the entry later.

@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to cause a deadlock whose error the ScopedTx does not return itself.
+// unseenDeadlocks cause a deadlock whose error comes from a statement, a row or rows. No method of the ScopedTx itself
+// returns the error.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")

@@ -23,7 +23,8 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// Only after a lost connection may the process ask the queue for an entry that does not exist.
+// lostConnection is the case in which the queue may hold an entry that does not exist. In all other cases the process
+// must not enqueue such an entry.
 const lostConnection = "connection killed"
 
 var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensator.Compensator, db *sql.DB, record recorder){
@@ -159,7 +160,7 @@ var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 	"row changed since the snapshot": func(w *harness.World, tx harness.Statements) {
 		ctx := w.T.Context()
 		if testservers.SharedSQL(w.T).Flavor != "mariadb" {
-			w.Deadlock(tx) // Only MariaDB has this conflict.
+			w.Deadlock(tx) // Other servers do not report error 1020.
 			return
 		}
 		w.Exec("CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")

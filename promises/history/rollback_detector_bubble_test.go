@@ -87,7 +87,8 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// By the database's clock, which is set back, the note is newer than the second loss.
+// AcceptLoss writes a note with the time of the database's clock. The test then sets this clock back. So the note of
+// the first loss looks newer than the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -109,7 +110,8 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// By the replica's clock, the time of the note is in the future.
+// The clock of the restored database is an hour behind. By this clock, the note that AcceptLoss has written lies in the
+// future.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -162,7 +164,7 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 		harness.RecordIn(t, f.Compensator, f.store, many...)
 		time.Sleep(19 * time.Minute) // The process reads back at the start of a round, and a round comes every 20 minutes.
 		f.recordAndWait(0)
-		f.recordAndWait(time.Hour) // The process reads this entry back first in that round.
+		f.recordAndWait(time.Hour) // In the next round the process reads this entry back first.
 		before := f.store.Snapshot()
 		f.recordAndWait(0)
 		time.Sleep(90 * time.Second)
@@ -172,7 +174,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Other processes raise the version of the second entry above the lost version, so only the first entry shows the loss.
+// The restore loses an entry, and also a change of the entry failing. Other processes then raise the version of failing
+// above the version that was lost. So only the lost entry shows the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -205,7 +208,8 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge may delete only entries whose minimum age had passed at the time of its note.
+// Purge writes a note before it deletes entries. It may delete only entries that had ended at least the minimum age
+// before the note.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()

@@ -389,7 +389,7 @@ func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// The first round is thorough, and then one round an hour.
+// Thorough rounds delete old cases. The first round is thorough, and after it one round in each hour.
 func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,8 @@
 // Result: The new attempt keeps its lease and continues.
 //
 // F58: The database takes claims but no outcomes, or stops for longer than a lease.
-// Result: Outcomes wait, and are stored before new claims. A waiting success has one more lease before a
-// dead-lettering.
+// Result: Outcomes wait in their process, which stores them before it claims entries. After three lost leases, an entry
+// is dead only if one more lease ends. Until then, a success that waits can still be stored.
 //
 // F59: The answer to a claim, or the read of a new entry, is lost or late.
 // Result: No handler starts after its lease has ended. The released lease does not count.

@@ -27,7 +27,7 @@ func countDeliveries(w *harness.World) {
 	}
 }
 
-// n[i] is the number of succeeded entries whose highest delivery count is i.
+// innocents counts the succeeded entries. n[i] is the number of those whose highest delivery count is i.
 func innocents(w *harness.World) (n [5]int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
@@ -42,8 +42,9 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is how many entries that have lost one lease may run at the same time, so a crash costs at most few of them a
-// second lease. The first crash of all and the last crash of each killer cost none.
+// few is the maximum number of entries that have lost one lease and run at the same time. So a crash costs at most this
+// number of entries a second lease. Two kinds of crashes cost no entry a second lease: the first crash of all, and the
+// last crash of each killer.
 const few = 8
 
 // Failure: F61

@@ -180,7 +180,8 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	w.Run(c)
 	id := w.Record(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.LeaseOf(id) > 0 }, "it runs")
-	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // Change the row as another process does that ends the entry.
+	// Change the row as another process does when a person ends the entry.
+	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row())
 	require.ErrorIs(t, harness.Receive(t, causes), compensator.ErrLeaseLost)
 }
 

@@ -197,7 +197,8 @@ func TestLimitsHoldWhileProcessesAndServersFail(t *testing.T) {
 	t.Logf("%d entries, %d and %d starts granted, at most %d and %d permits at once, %d rounds of faults", recorded, charges, calls, ships, both, rounds)
 }
 
-// The windows of grants would not show a start that was used twice, or that was used and returned.
+// requireEachSuccessGranted requires a granted start for each success. requireBound checks only when starts were
+// granted. It would not find a start that a process has used twice, or has used and returned.
 func requireEachSuccessGranted(w *harness.World, name string, values admin.LimitValues) {
 	w.T.Helper()
 	found, err := grants.Check(w.T.Context(), w.DB, name, values)

@@ -20,8 +20,9 @@
 // database.
 // Action: Give each log a prefix. A byte-for-byte copy with its own Redis cannot be recognised.
 //
-// F26: Statements of the library and of producers meet, or a purge meets a key that is recorded again.
-// Result: Producers do not wait for the library, which causes no deadlock. The purge skips the locked row.
+// F26: Statements of the library and of producers want the same locks, or a producer records the key of an entry while
+// a purge deletes the entry.
+// Result: Producers do not wait for the library. The library causes no deadlock. The purge skips the locked row.
 //
 // F27: Somebody holds the row of an entry.
 // Result: Other entries run. The locked entry follows later, once. The handler's context ends with its lease.

@@ -24,8 +24,9 @@ func deadlocks(w *harness.World) (n int) {
 	return n
 }
 
-// The transaction has written more rows, so the server rolls the settle back. The test does not know which outcomes
-// share a statement, so it repeats until the server has rolled back a settle.
+// A settle and the transaction of crossSettling deadlock. The server rolls the settle back, because the other
+// transaction has written more rows. The test does not know which outcomes share a statement, so it repeats until a
+// deadlock has happened.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()

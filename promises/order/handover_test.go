@@ -47,8 +47,7 @@ func (s *slow) rowAfter(id processlog.ID) processlog.Row {
 }
 
 // runSlow runs five entries of one ordering key on the given store. When the handler of an entry is called, the
-// outcomes of all earlier entries must be stored. For the entry that the handler runs, the function fail returns the
-// result.
+// outcomes of all earlier entries must be stored. The handler then returns fail(row), where row is its entry.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)

@@ -173,7 +173,9 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The first entry ends before the second is marked as blocked, so nothing else would wake the second one.
+// The first entry ends before the store marks the second entry as blocked, so the end of the first does not wake the
+// second. The call of Block reports an error although it has blocked the second entry. The process must still wake the
+// second entry.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@
 //
 // # Cases and people
 //
-// F118: An entry dies, with its case lost, late, or without an amount.
+// F118: An entry dies. Its case is lost, is opened late, or has no amount.
 // Result: Each dead entry has one open case. Maintenance adds missing cases.
 //
 // F119: The outcome of an attempt is unknown.

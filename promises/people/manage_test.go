@@ -21,7 +21,9 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnlyConfig(cfg)
-		cfg.Lease = time.Hour // With a short lease, the queue's entry could come from the end of a lease.
+		// With this lease, no lease ends during the test. If a lease ended, the queue would offer the entry again
+		// without Reschedule.
+		cfg.Lease = time.Hour
 		c := w.New(cfg)
 		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
 		w.Run(c)

@@ -147,7 +147,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		// If the process enqueued far, which is due beyond the horizon, it would do so before this entry.
+		// The entry far is due beyond the horizon. If the process enqueued far nevertheless, it would do so before it
+		// enqueues this entry.
 		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond))
 	}
 	assert.False(t, w.InQueue(far))

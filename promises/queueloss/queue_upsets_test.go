@@ -98,7 +98,7 @@ var upsets = map[string]struct{ blow, mend func(u *upset) }{
 		u.pause(20 * time.Millisecond)
 	}},
 	"invents members": {blow: func(u *upset) {
-		for range 20 { // The invented ids include entries that exist and are not due.
+		for range 20 { // Some of the invented ids belong to entries that are not due, others to no entry.
 			u.tell(u.admin.ZAdd(u.ctx(), u.dueKey, redis.Z{Score: 1, Member: fmt.Sprint(1 + rand.N(500))}))
 		}
 	}},

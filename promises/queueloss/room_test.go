@@ -122,7 +122,8 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	w.waitLacking()
 }
 
-// The sorted set has a member that says that it holds all entries of the old type.
+// The sorted set has a member that says that the set holds all entries of sync_user. The test renames the set, so it
+// lies under the key of close_order.
 // Failure: F46
 func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// Once records entries that have already succeeded.
+// The method Once records an entry that has already succeeded, so no handler runs for it.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
