@@ -26,7 +26,7 @@ type RecorderConfig[M any] struct {
 	Timeout time.Duration     // time limit of each transaction. Default 20 s, at least 1 ms
 
 	// Empty is a message to test Codec with. If Codec cannot encode Empty, the Recorder takes the codec for broken, and
-	// does not blame a message. So set a message that a working Codec can encode. Default: the zero value of M.
+	// does not blame a message. So set a message that a working Codec can encode. Default: the zero value.
 	Empty M
 }
 

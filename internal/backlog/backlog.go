@@ -26,10 +26,10 @@ type Store interface {
 	WriteBacklog(ctx context.Context, slot time.Time, backlog []processlog.Backlog) error
 }
 
-// Round counts the backlog of each type and stores it as that of slot.
+// Round counts the backlog of each type, and stores the counts under the time slot.
 //
-// Entries that nobody changes meanwhile are counted exactly. An entry that changes during the round may be counted
-// twice, or not at all.
+// An entry that nobody changes during the round is counted exactly once. An entry that changes during the round may be
+// counted twice, or not at all.
 func Round(ctx context.Context, store Store, slot time.Time, slice int) error {
 	ranges, err := rangesWithEntries(ctx, store)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 //
 // The functions are safe for concurrent use and do not block.
 type Admission struct {
-	// CallsAllowed returns how many handler calls may begin now. Unlimited means that the feature sets no limit. While
-	// the result is less than Checked, only one claim of the type runs at a time. While the result is less than
-	// Unlimited, a claim leases at most as many entries as the result says.
+	// CallsAllowed returns how many handler calls may begin now:
 	//
-	// If every feature returns Unlimited, an entry that this process records may start without a claim. Then Accept is
-	// not called for the entry. So a feature that must check each start never returns Unlimited.
+	//   - Unlimited: The feature does not limit the calls now. If every feature returns Unlimited, an entry that this
+	//     process records may start without a claim, and so without a call of Accept.
+	//   - Checked: The feature allows any number of calls, but must check each start. So each entry needs a claim.
+	//   - A smaller number: A claim leases at most this number of entries, and only one claim of the type runs at a
+	//     time.
 	CallsAllowed func() int
 
 	// MoreCallsAt returns the time at which CallsAllowed may return a higher number without a call of Engine.Wake. The
@@ -308,14 +309,13 @@ type Grouping struct {
 	// returns 0 if the reported entries may fill a call.
 	EntryDue func(now time.Time) time.Duration
 
-	// Look is called before each claim of the type. Look returns nil if the claim may begin. Otherwise due entries may
-	// still wait for other entries to share their handler call. In this case Look returns the function ask, and the
-	// engine calls ask in a goroutine in place of the claim. Until ask has returned, the engine does not call Look, and
-	// does not claim the type.
+	// Look is called before each claim of the type. It returns nil if the claim may begin. If due entries may still
+	// wait for other entries to share their handler call, Look returns a function. The engine then calls this function
+	// in a goroutine in place of the claim. While the function runs, the engine neither calls Look nor claims the type.
 	//
-	// The function ask may ask the database. Its result is the time until the engine must call Look again. The
-	// parameter full says that the last claim got as many entries as it asked for. If full is true, ask must ask the
-	// database at once.
+	// The function returns the time until the engine must call Look again. The function may send queries to the
+	// database, and so may take long. If the parameter full of Look is true, the last claim got as many entries as it
+	// wanted. A returned function must then query the database at once.
 	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
 

@@ -150,8 +150,8 @@ type Watcher struct {
 
 	// Recorded is called with entries whose transaction is reported as committed. It is not called with entries that a
 	// feature starts in this process, because the process reads these back from the database. Recorded must not wait,
-	// because it runs in the goroutine that committed the transaction. Recorded must not keep the slice fresh after it
-	// has returned.
+	// because it runs in the goroutine that committed the transaction. After Recorded has returned, the engine may
+	// overwrite the slice. So Recorded must copy the entries that it needs later.
 	Recorded func(fresh []InsertedEntry)
 
 	// Failed is called when a claim or a search for due entries has failed.
@@ -218,7 +218,7 @@ type Hooks struct {
 
 	// Start is called with entries whose transaction has committed. Start takes the entries that its feature starts in
 	// this process, and returns the other entries. The engine passes the returned entries to the source. Start may
-	// reuse the memory of the slice fresh for its result.
+	// write its result into the memory of its argument.
 	Start []func(fresh []InsertedEntry) (others []InsertedEntry)
 
 	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id hands the

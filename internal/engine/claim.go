@@ -180,8 +180,8 @@ func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedR
 	return found, err
 }
 
-// leaseWanted leases wanted entries, and takes and releases no slots. If stuckOnly is set, it leases only entries whose
-// handler is stuck in this process.
+// leaseWanted leases wanted entries. It leaves the slots to its callers. If stuckOnly is true, it leases only entries
+// whose handler is stuck in this process.
 func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err

@@ -36,8 +36,8 @@
 //
 // These special cases meet in claims. The right column names what sets and ends each of them.
 //
-//	held          this process has an attempt of the entry, so it does not claim it       holdings, admit to forget
-//	stuck         a handler runs on after its timeout; its entry is left to others        holdings.examine, until it returns
+//	held          this process has an attempt of the entry, and does not claim it again   holdings.admit, Engine.forget
+//	stuck         the handler runs on after its timeout, so others may claim the entry    holdings.examine, return of the handler
 //	suspect       the entry has lost leases, so few of its kind run at once               Row.DeliveryCount; Admission.SuspectDone
 //	counted only  the claim counts a lost lease and runs nothing                          picker.mayClaim, in one claim
 //	without call  the entry may run, but no slot was left for it                          picker.accept, in one claim
@@ -298,7 +298,9 @@ func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
 			select {
 			case <-b.Done():
 			case <-timer.C:
-				return !slices.ContainsFunc(batchers, isBusy) // Both cases may be ready.
+				// If the timer fires when the batcher has just become empty, select may choose either case. So look at
+				// the batchers once more.
+				return !slices.ContainsFunc(batchers, isBusy)
 			}
 		}
 		if !slices.ContainsFunc(batchers, isBusy) {

@@ -99,7 +99,8 @@ func TestClaimWaitsForALookAtWhatWaitsForOthers(t *testing.T) {
 	})
 }
 
-// While a claim runs, the database shows the entries that it is about to lease as due.
+// A look counts the due entries in the database. A running claim has perhaps not leased its entries yet, so a look
+// would count these entries too.
 func TestNoLookBeginsDuringAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := lingering(20 * time.Second)
@@ -170,7 +171,7 @@ func notifiedOf(a *claimSchedule) int {
 
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
-	shared := 0 // calls that an entry shares although each of them crashes
+	shared := 0 // number of calls that an entry shares with others before it runs alone, if each of the calls crashes the process
 	for mail.sharingClass(processlog.Pending, shared) != notShared {
 		shared++
 	}

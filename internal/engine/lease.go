@@ -46,8 +46,8 @@ func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, la
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// Check and count under one lock. So only one of two claims of an entry is admitted (G16), and
-		// Drain waits for every handler that begins before Run's context ends (G15).
+		// One lock covers the checks, the new holding and the count of handlers. So only one of two claims of an entry
+		// is admitted (G16), and Drain waits for every handler that begins before Run's context ends (G15).
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || a.leaseEndedLocked(now) {
 			a.endCall()
 			late = append(late, a)
@@ -250,7 +250,8 @@ func (e *Engine) Renew(ctx context.Context) {
 	}
 }
 
-// stuckCall is a handler call that was found stuck, as it was while holdings.mu was locked.
+// stuckCall describes a handler call that is stuck. The fields call and event are copied while holdings.mu is locked,
+// because the attempt may change later.
 type stuckCall struct {
 	*Attempt
 	call  uint32
@@ -289,8 +290,10 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool)
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
-		// Renew also while the outcome waits for the database, so that no other process runs the entry. If only the wall clock
-		// says that the lease has ended, it may have been set, so the renewal asks the database.
+		// Renew also while the outcome waits for the database, so that no other process runs the entry. Renew also if
+		// only the wall clock says that the lease has ended: somebody may have set the clock, and the database then
+		// renews the lease. If the lease really has ended and another process has the entry, the database reports the
+		// lease as lost.
 		case a.leaseEnd.Sub(now) < lease*2/3, a.leaseEndedLocked(now):
 			renewals = append(renewals, a)
 		}
@@ -354,7 +357,8 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 		switch {
 		case slices.Contains(answer.Lost, a.Row.ID):
 			a.loseLeaseLocked()
-		case !slices.Contains(answer.Busy, a.Row.ID) && !refusals.Has(answer.Refused, a.Row.ID): // Otherwise the lease keeps its old end.
+		// The lease of a busy or refused row was not renewed, and keeps its old end.
+		case !slices.Contains(answer.Busy, a.Row.ID) && !refusals.Has(answer.Refused, a.Row.ID):
 			a.leaseEnd = leaseEnd
 		}
 	}

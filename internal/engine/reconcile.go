@@ -152,7 +152,8 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// Fewer entries than one call takes still wait for others to share their call (Type.Linger). So they are not lost.
+	// If the due entries do not fill one call, they may still wait for other entries to share their call (Type.Linger).
+	// So these entries are not overdue yet.
 	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}
@@ -173,7 +174,8 @@ func (e *Engine) countStuck() {
 		for _, a := range stuckOnes {
 			ids = append(ids, a.ID)
 		}
-		// Stuck handlers may hold all slots, and these claims run nothing.
+		// Claim without slots. The claim only counts lost leases and starts no handler, and the stuck handlers may hold
+		// all slots.
 		found, err := e.leaseWanted(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

@@ -296,7 +296,7 @@ type Result struct {
 	SentAt    time.Time        // if Stored: when the COMMIT, or the read that confirmed it, was sent
 	MovedOn   bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
-	Cause     error            // why the attempt ended; nil: for the cause of its context
+	Cause     error            // why the attempt ended. If Cause is nil, Finish takes the cause from the context of the attempt
 }
 
 // callHandler calls the handler of an attempt, and turns a panic of the handler into an error.

@@ -67,7 +67,9 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		}
 		next = t.moreCallsAt(now, next)
 		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
-			next = s.claimAt // a type that is due already waits for a claim to end or for a slot; either wakes the scanner
+			// The scanner need not sleep until a claimAt that has passed: the type then waits for the end of a claim or
+			// for a free slot, and each of these events wakes the scanner.
+			next = s.claimAt
 		}
 	}
 	return max(0, time.Until(next))

@@ -37,7 +37,7 @@ func TestScheduleKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				c, s := lingering(wait)
-				var running []findings // with which the running claims began
+				var running []findings // for each running claim or look, the result of its claimBegins
 				for range 200 {
 					someTime := time.Duration(random.Int64N(int64(15 * time.Second)))
 					switch random.IntN(9) {

@@ -56,8 +56,9 @@ func TestSearchForEntriesThatAreNotBlockedHoldsOneSlot(t *testing.T) {
 	require.Equal(t, 100, typ.slots.Available(), "no slot is left over")
 }
 
-// While the search runs, other entries take all slots except the slot of the search. The search finds ten entries, so
-// the claim leases only one of them. The next claim must lease the other nine entries without another search.
+// While the search runs, other entries take all slots except the slot of the search. The search finds ten entries. The
+// claim leases only one of them, because it has only this one slot. The next claim must lease the other nine entries
+// without another search.
 func TestSearchThatFindsMoreThanSlotsLosesNoEntry(t *testing.T) {
 	e, typ, store := searching(t, func(typ *Type) int {
 		typ.slots.Take(100)

@@ -238,8 +238,10 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 		event.EndedBy = r.EndedBy
 		e.notifyDropped(a)
 		if isCompleted(o, r) {
-			NotifyObserver(e.Base, e.Observer.Settled, event) // Complete does not notify the observer.
-			return                                            // Complete itself has notified the queue, and the entries that this entry has blocked.
+			// Complete has ended the entry while the handler ran. Complete has notified the queue and the entries that
+			// this entry blocked, but not the observer.
+			NotifyObserver(e.Base, e.Observer.Settled, event)
+			return
 		}
 		// To lose this race is a normal result and no error.
 		event.State = r.State

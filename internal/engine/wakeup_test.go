@@ -108,7 +108,9 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	typeSchedule.runningClaims = 2
 	before := typeSchedule.found
 	typeSchedule.claimEnded(ClaimResult{Full: true, NextDueIn: processlog.Never}, before)
-	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before) // this claim began before the other one ended
+	// The second claim began before the first claim ended. So it does not know that the first claim has left entries,
+	// and must not cancel the next claim.
+	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, before)
 	require.True(t, typeSchedule.shouldClaim(time.Now()))
 	typeSchedule.runningClaims = 1
 	typeSchedule.claimEnded(ClaimResult{NextDueIn: processlog.Never}, typeSchedule.found)

@@ -1,7 +1,7 @@
 //go:build engines
 
-// Package engines tests the library on clusters: MySQL Group Replication, Galera and others. The script run starts the
-// servers and describes them.
+// Package engines tests the library on clusters: MySQL Group Replication, Galera and others. The script
+// internal/engines/run starts the servers and describes them.
 package engines
 
 import (
@@ -137,7 +137,8 @@ func TestEffectsHappenExactlyOnce(t *testing.T) {
 	}
 }
 
-// Resolve must find the entry at once, even if its node lags behind.
+// Resolve must find a committed entry at once, even if the node that Resolve asks lags behind the node that has
+// committed the entry.
 // Failure: F36
 func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 	all := nodes(t)
@@ -220,12 +221,13 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	assert.EqualValues(t, recorded, ran.Load())
-	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // The table is dropped on this server.
+	// Make the first server the primary again, because the cleanup of the test drops the log's tables there.
+	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')")
 	require.NoError(t, err)
 }
 
-// On Galera, KILL commits the transaction, even if KILL fails. Entries recorded before it are committed, and later
-// statements must fail.
+// On Galera, a KILL statement first commits the open transaction, even if the statement then returns an error. So the
+// entries that the transaction has recorded are committed. Later statements must fail, because no transaction is open.
 // Failure: F36
 func TestKillCommits(t *testing.T) {
 	for pool, watched := range pools {
@@ -270,7 +272,8 @@ func TestKillCommits(t *testing.T) {
 	}
 }
 
-// Record must fail on it, and on a plain pool Record's error must name the remedy.
+// On a read-only member, Insert must fail. On a plain pool, the error of Insert must also name the remedy: the DSN
+// parameter rejectReadOnly.
 // Failure: F36
 func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]

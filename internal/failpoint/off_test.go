@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same search of a tagged build must find every failpoint, which shows that the search works.
+// An ordinary program must not contain a failpoint. The test also searches a program with the build tag failpoints.
+// There the search must find every failpoint, which shows that the search works.
 func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	ordinary := look(t)
 	require.Empty(t, ordinary.names, "names of points in the program")

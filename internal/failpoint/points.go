@@ -42,8 +42,8 @@ const (
 const (
 	AttemptStarted       Point = "attempt-started"        // neither the handler nor the compensation has run
 	BatchStarted         Point = "batch-started"          // the handler has not run
-	BatchBroken          Point = "batch-broken"           // the entries have not run one by one
-	BatchEnded           Point = "batch-ended"            // the handler of the entry that runs after the batch has not run
+	BatchBroken          Point = "batch-broken"           // the shared call of a batch has failed, but its entries do not run one by one yet
+	BatchEnded           Point = "batch-ended"            // an entry with AfterBatch has found its batch ended, but its handler is not called yet
 	HandlerReturned      Point = "handler-returned"       // the outcome is not queued for storing
 	CallReturned         Point = "call-returned"          // the transaction has not begun
 	ThenReturned         Point = "then-returned"          // the outcome is not written
@@ -65,7 +65,7 @@ const (
 
 const (
 	OutcomesNext   Point = "outcomes-next"   // a batch of outcomes is not stored
-	OutcomesPart   Point = "outcomes-part"   // other statements of the batch may not be stored
+	OutcomesPart   Point = "outcomes-part"   // one statement has stored some outcomes of a batch, but the other outcomes are perhaps not stored yet
 	OutcomesStored Point = "outcomes-stored" // the queue is not updated
 	QueueSettled   Point = "queue-settled"
 )
@@ -95,7 +95,7 @@ const (
 )
 
 const (
-	CaseOpened       Point = "case-opened"       // a case is opened, but not committed; the transaction makes the entry dead, or belongs to maintenance
+	CaseOpened       Point = "case-opened"       // a case is written, but not committed. The same transaction has made the entry dead, or maintenance has found the dead entry
 	CaseClosed       Point = "case-closed"       // a change, its audit record and the closed case are written, but not committed
 	LimitChanged     Point = "limit-changed"     // a person's change of a limit and its operation are written, but not committed
 	OperationWritten Point = "operation-written" // an operation is written, but not committed; the change that it describes is not written yet
@@ -112,7 +112,7 @@ const (
 	PurgePart        Point = "purge-part"      // other statements may not have run
 	MarksRead        Point = "marks-read"      // no due slot is recorded
 	MarkMoved        Point = "mark-moved"      // the last slot has moved, and the transaction with its entries is still open
-	SlotTaken        Point = "slot-taken"      // the round has not begun
+	SlotTaken        Point = "slot-taken"      // this process has taken a slot of the maintenance, but has not begun the round of this slot
 	MigrationPart    Point = "migration-part"  // other statements may not have run
 )
 

@@ -95,7 +95,7 @@ type session struct {
 	texts        map[uint32]string
 	preparedText *string // the statement text whose id the server will send next
 	activeTrap   *Trap
-	currentReply *reply // set together with broken
+	currentReply *reply // progress of the reply that activeTrap breaks. Set and cleared together with activeTrap
 	hung         bool
 }
 
@@ -129,7 +129,7 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.waitHung() // A caller that waits for the trap may call HangUp at once.
+			s.waitHung() // Call this before markFired. Then a test that Await wakes can call HangUp at once, and HangUp finds this session.
 		}
 		t.markFired()
 		if t.rule.Hang {
@@ -236,7 +236,7 @@ func (s *session) trackReply(m message) (t *Trap, isLast bool) {
 		return nil, false
 	}
 	if t.rule.Fault == DelayReply {
-		s.activeTrap, s.currentReply = nil, nil // If the first message is delayed, the rest of the reply comes later too.
+		s.activeTrap, s.currentReply = nil, nil // Delay only the first message. The rest of the reply follows it, and so comes late too.
 		return t, false
 	}
 	if isLast = s.currentReply.isEnd(m); isLast {

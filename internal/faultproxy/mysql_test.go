@@ -116,7 +116,7 @@ func TestHangUpEndsTheTransactionAndLeavesTheClientWaiting(t *testing.T) {
 	_, err := past.Exec("SET innodb_lock_wait_timeout=1")
 	require.NoError(t, err)
 	proxy.HangUp()
-	const innodbNews = 150 * time.Millisecond // InnoDB repeats its previous answer within this time.
+	const innodbNews = 150 * time.Millisecond // If the table innodb_trx is read more often than every 100 ms, InnoDB returns its old content again.
 	require.Eventually(t, func() bool {
 		var open int
 		err := past.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx").Scan(&open)

@@ -41,7 +41,8 @@ func readMessage(r io.Reader) (message, error) {
 	}
 }
 
-// isCommand is 0 only in the first packet of a command.
+// isCommand reports whether the message is a command. The sequence number, which is the fourth byte of a packet, is 0
+// only in the first packet of a command.
 func (m message) isCommand() bool { return m.wireBytes[3] == 0 && len(m.payload) > 0 }
 
 func (m message) kind() byte {

@@ -6,8 +6,8 @@ type reply struct {
 	command         byte
 	lacksEOF        bool // no EOF packet follows the column definitions
 	phase           phase
-	columns         uint64 // remaining definitions in phase definitions
-	moreDefinitions uint64 // definitions of the next group, for a prepared statement
+	columns         uint64 // number of definitions that are still to come, of columns or of parameters
+	moreDefinitions uint64 // number of column definitions that follow the parameter definitions, in the reply to COM_STMT_PREPARE
 }
 
 type phase int

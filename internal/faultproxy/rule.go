@@ -81,7 +81,7 @@ func (t *Trap) Matched() int {
 	return t.matchCount
 }
 
-// Fired counts a dropped reply once the server has sent it.
+// Fired returns how many requests the trap has broken. A dropped reply counts as soon as the server has sent all of it.
 func (t *Trap) Fired() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,7 +36,10 @@ type Config struct {
 	// Instance is the name of this process, for people. It is needed if ScrubAttempt or Instances is set.
 	Instance string
 
-	StopOnLoss bool // whether this process stops when the database was rolled back to an earlier state, until a person accepts the loss
+	// StopOnLoss says what happens after the database was rolled back to an earlier state, and so has lost commits. If
+	// StopOnLoss is true, this process claims and starts no entry until a person accepts the loss.
+	StopOnLoss bool
+
 	IgnoreLoss bool // turns off the check whether the database was rolled back to an earlier state
 
 	Queue        Queue
@@ -167,11 +170,12 @@ type Set struct {
 	// Schedules returns the schedules of the periodic types of this process, in the order of their registration.
 	Schedules func() []Schedule
 
-	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
+	// Serialize gives a type an ordering key. Call it before the type is registered. It sends a query to the database.
 	Serialize func(ctx context.Context, businessType string, s Serial) error
 
-	// AdvanceKeys takes entries by their ids, and makes the next entry of each of their ordering keys due. Blocked
-	// returns the given entries that wait for another entry. Both are for tests.
+	// AdvanceKeys gets the ids of entries. For each ordering key of these entries, it makes the next entry of the key
+	// due. Blocked gets the ids of entries, and returns the ids of those that wait for another entry. Both functions
+	// are for tests.
 	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
 	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
@@ -196,7 +200,9 @@ type Set struct {
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
 
-	reportMissing func(entries []engine.RecordedEntry) // reports recorded entries that are missing, unless their keys are found
+	// reportMissing gets recorded entries whose ids are not in the database. It searches the database for their
+	// idempotency keys, and reports the entries whose key does not exist either.
+	reportMissing func(entries []engine.RecordedEntry)
 
 	suspectHold func(t *engine.Type, lostLeases int) *processlog.ClaimHold // see ClaimHold
 

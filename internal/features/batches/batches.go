@@ -76,9 +76,10 @@ func (c *batchCalls) start(batch []*engine.Attempt) {
 	go c.runBatch(batch)
 }
 
-// runBatch runs a batch under a context of its own, so that the end of one entry's attempt does not fail the others.
+// runBatch calls the handler for a batch. The call has a context of its own, so the end of one entry's attempt does not
+// fail the other entries.
 //
-// Each entry then runs again alone, which costs the entry its attempt.
+// If the call returns no usable verdicts, each entry runs again alone. That second run spends the entry's attempt.
 func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	var verdicts []error
 	called, complete := false, false
@@ -158,7 +159,8 @@ func (s *Settings) call(ctx context.Context, rows []*processlog.Row) []error {
 	return copies
 }
 
-// rerunAlone notes a timeout, because a batch that timed out may have done its work.
+// rerunAlone calls the handler again for one entry of a batch, if that is still allowed. If the batch has timed out,
+// its call may have had the effect of the entry. rerunAlone notes the timeout, so that the stored outcome says this.
 func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 	if timedOut {
 		c.b.noteTimeout(a)
@@ -168,7 +170,9 @@ func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 		return
 	}
 	if slices.ContainsFunc(c.t.Admissions(), func(admission *engine.Admission) bool { return !admission.AdmitAlone(a) }) {
-		c.e.Finish(a, engine.Result{Err: verdict.RetrySoon(errNotAdmitted)}) // A handler was called under this lease, so settle the entry instead of giving it back (G4, one history).
+		// Do not give the lease back, because the handler was called under this lease, and a lease that is given back
+		// counts as unused. Store an outcome, so that the row shows the call (promise G4).
+		c.e.Finish(a, engine.Result{Err: verdict.RetrySoon(errNotAdmitted)})
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -199,7 +203,9 @@ func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.Faults != nil {
 		faults = *o.Faults
 	}
-	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError { // Otherwise an earlier attempt has added the text already.
+	// Add the timeout to the error text only once. An earlier attempt has already added it if the row's outcome is
+	// unknown and this outcome repeats the error text of the row.
+	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError {
 		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
 	}
 	faults.OutcomeUnknown = true

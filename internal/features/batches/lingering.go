@@ -74,10 +74,11 @@ func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait tim
 	return true, 0
 }
 
-// endLook records the result of a look at the due entries: wait is how much longer they may wait, or Never if none
-// waits. It returns the time until the next look or claim.
+// endLook records the result of a look at the due entries. The parameter wait is how much longer the entries may wait,
+// or Never if no entry waits. endLook returns the time until the next look or claim.
 //
-// A claim follows that look even if it finds nothing, because looks do not see compensations.
+// If no entry waits, the next look comes after BatchWait at the latest. A claim follows the next look, even if the next
+// look finds no entry either. A look does not see compensations, but a claim does.
 func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

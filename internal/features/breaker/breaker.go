@@ -135,8 +135,8 @@ func (b *Breaker) Current() *observe.OpenBreaker {
 	return b.openState
 }
 
-// admit asks again for room, because the breaker may have opened since the claim, or another claim may have leased the
-// probe.
+// admit checks again how many calls may begin. Since the claim began, the breaker may have opened, or an entry of
+// another claim may have become the probe.
 func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,9 @@ func (b *Breaker) admit(attempts []*engine.Attempt) (admitted, skipped []*engine
 	return attempts[:n:n], attempts[n:]
 }
 
-// readmit admits no probe, because the batch has just called the handler.
+// readmit reports whether an entry may run alone after its batch has come to no verdict. While the breaker is open, the
+// entry could only run as the probe. readmit then returns false, because the call of the batch has just tried the
+// dependency.
 func (b *Breaker) readmit(a *engine.Attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +213,9 @@ func (b *Breaker) applyReport(a *engine.Attempt, c *call, r report, reason error
 	c.reported = true
 	oldState := b.openState
 	switch {
-	case r == reportUncalled: // Let the next call be the probe. Another pause would delay all entries that could run.
+	// The handler was not called, so the report says nothing about the dependency. If this call was the probe, the next
+	// call becomes the probe without another pause, which would delay all other entries.
+	case r == reportUncalled:
 		b.probing = b.probing && !c.probe
 	case c.probe && r == reportUp:
 		b.setLocked(nil)
@@ -266,7 +270,8 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// discountOverdue keeps an entry that is older than its MaxWait from opening the breaker, because it must fail soon.
+// discountOverdue keeps an entry that is older than its MaxWait from opening the breaker. Such an entry must fail soon,
+// and the pause of an open breaker would delay it.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp

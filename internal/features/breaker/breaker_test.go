@@ -280,7 +280,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// An outage counts as a failure of an entry whose MaxWait is over.
+// If the MaxWait of an entry is over, an outage spends the entry's attempts, so that the entry ends soon. The pause of
+// an open breaker would delay this end. So such an entry must not open the breaker.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }

@@ -68,7 +68,7 @@ type Poller struct {
 	timer        *time.Timer // nil until the first transaction waits
 	wakeAt       time.Time   // time at which the timer fires, or at which the running poll began; zero if nothing waits
 	closed       bool
-	polling      sync.WaitGroup // counts the running poll; added to only while closed is false
+	polling      sync.WaitGroup // counts the running poll. No poll begins after closed is set, so close can wait for the running poll
 }
 
 // Attach makes an engine poll for the transactions whose end it does not see. Closing the engine ends the polls.
@@ -94,8 +94,8 @@ func (p *Poller) recorded(r *engine.Recording) {
 	}
 }
 
-// longestDelay returns the longest delay of an entry that the poller asks for. The reconciler finds entries with a
-// longer delay before they are due.
+// longestDelay returns the longest delay with which an entry needs polling. The reconciler finds an entry with a longer
+// delay before the entry is due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval
@@ -216,9 +216,9 @@ func (p *Poller) keepWaitingLocked(polled []transaction) {
 	})
 }
 
-// scheduleNext sets the time of the next poll of the transaction t. It returns false if the poller must forget t. If a
-// poll has found the commit, the caller has the time reportTimeout to report the commit. If the caller does not report
-// the commit in this time, the next poll logs a warning.
+// scheduleNext sets the time of the next poll of the transaction t. It returns false if the poller must forget t. After
+// a poll has found the commit of t, the program has the time reportTimeout to report the commit, for example by
+// Receipt.Committed. If the program does not report it in this time, the next poll logs a warning.
 func (p *Poller) scheduleNext(t *transaction, now time.Time) bool {
 	switch {
 	case t.rolledBack, t.isFound && (t.recording == nil || p.warned.Load()):

@@ -43,7 +43,8 @@ type Reporter struct {
 
 type report struct{ ended bool }
 
-// mostReports is small, because each report describes the process at the time of writing.
+// mostReports is the maximum number of reports that wait to be written. A report describes the process when it is
+// written. So a waiting report also covers what happens until then, and further waiting reports would say the same.
 const mostReports = 2
 
 // Schedule returns the first slot of a periodic type after a time, or the zero time if there is none.
@@ -61,7 +62,8 @@ func Attach(e *engine.Engine, store Store, name string, queue func() processlog.
 
 const library = "github.com/compensator-go/compensator"
 
-// development does not distinguish two builds.
+// development is the version that Go gives to a program or module that was built from a folder. It is the same for all
+// such builds, so the function versions leaves it out.
 const development = "(devel)"
 
 func versions(info *debug.BuildInfo, known bool) (lib, build string) {

@@ -9,8 +9,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// advanceLife is the time in which a start in advance must be used. The rest of grantLife is left for the claim and the
-// call of the handler.
+// A start in advance is a start that a claim takes from the limit for an entry of a later claim.
+
+// advanceLife is the time after the grant in which an entry must take its start in advance. The entry must begin before
+// grantLife ends. So the rest of grantLife is left for the claim of the entry and the call of the handler.
 const advanceLife = grantLife / 2
 
 // advanceAim is the time in which a claim expects to use its starts in advance. It is shorter than advanceLife, so that
@@ -25,20 +27,21 @@ const maxAdvance = 32
 
 const sweepPause = advanceLife / 5
 
-// advances holds the starts that this process has taken in advance for the entries of the next claims. A claim takes
-// starts only of a key of which this process claims several entries within advanceLife. It leaves at least half of
-// the burst to others.
+// advances holds the starts that this process has taken in advance. A claim takes starts in advance for a key only if
+// an earlier claim of this process got starts of the same key within the last advanceLife. The claim leaves at least
+// half of the burst to other processes.
 type advances struct {
 	allowed bool // whether Limits.ReturnAdvances runs
 	slow    bool // whether the last claim has taken so long that a start in advance would be too old
 	keys    map[string]*advance
 }
 
-// advance shows by sentAt and started how fast entries of the key start.
+// advance holds the starts in advance of one key. The fields sentAt and started together show how fast the entries of
+// the key start.
 type advance struct {
 	starts  []unusedStart // from the oldest to the newest
-	sentAt  time.Time     // just before the last claim was granted starts
-	started int           // entries that were leased since, with those of that claim
+	sentAt  time.Time     // time just before the latest claim that was granted starts of the key
+	started int           // number of entries of the key that were leased by this claim and after it
 }
 
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
@@ -63,7 +66,9 @@ func (as *advances) take(key string, now time.Time) (start unusedStart, ok bool)
 		return unusedStart{}, false
 	}
 	for len(a.starts) > 0 && !ok {
-		start, a.starts = a.starts[0], a.starts[1:] // An old start is lost, unless it is the newest. A later claim was granted starts of the key.
+		// Drop an old start without returning it to the limit. The limit takes back only the starts of its latest grant
+		// for the key, and an old start usually comes from an earlier grant.
+		start, a.starts = a.starts[0], a.starts[1:]
 		ok = !isOld(start.sentAt, now)
 	}
 	if ok {
@@ -82,8 +87,8 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note stores n starts in advance of one grant. The argument leased is the number of entries that the claim leased with
-// other starts of this grant.
+// note stores the starts in advance that one claim was granted. The argument granted describes one of these starts, and
+// n is their number. The argument leased is the number of entries that the claim has leased with other starts.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
