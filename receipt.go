@@ -65,8 +65,9 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent refuses a key of another type. It refuses other content only for a type with RefuseOtherContent, because a
-// new field of the struct changes the content of the same event.
+// otherEvent returns an error if a key that was recorded before belongs to another event. A key of another type is
+// always refused. Other content is refused only for a type with RefuseOtherContent. Without this option, other content
+// may mean the same event: a new version of the service may have added a field to the struct that is recorded.
 func (rec *recording) otherEvent(p int, e *NewEntry, result *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {

@@ -319,7 +319,8 @@ func ExampleTypeConfig_compensation() {
 	fmt.Println(charge.Name())
 }
 
-// The report is recorded together with the rows, and names the batch that it follows.
+// All rows of an upload have the same BatchID, so they are a batch. The report is recorded in the same transaction. The
+// function AfterBatch tells the library which batch must end before the report runs.
 func ExampleBatch_Wait() {
 	ctx := context.Background()
 	c, runUntil := recipe()

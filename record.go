@@ -45,7 +45,7 @@ type Options struct {
 	// set.
 	Headers map[string]string
 
-	MaxAttempts     int  // MaxAttempts overrides HandlerConfig.MaxAttempts for this entry. If MaxAttempts is 0, the HandlerConfig.MaxAttempts at the end of each attempt applies
+	MaxAttempts     int  // MaxAttempts overrides HandlerConfig.MaxAttempts for this entry. If MaxAttempts is 0, each process uses its own HandlerConfig.MaxAttempts when an attempt ends
 	FailOnDuplicate bool // FailOnDuplicate makes Record return ErrDuplicate if the key exists already. Record still records the other entries of the call, and tx stays usable
 }
 

@@ -147,8 +147,9 @@ func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
-// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to. Its own transaction could
-// no longer store a success, and would be rolled back.
+// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to. After Complete the entry
+// would have ended, so the handler's transaction could not store the entry's success. This transaction would be rolled
+// back, with the writes of the handler.
 func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil

@@ -204,7 +204,8 @@ func typedCompensations[T any](plain func(context.Context, *Entry, T) error, inT
 	return undo, undoTx
 }
 
-// batchConcurrency is the default Concurrency of HandleBatch. Each entry of a call loses a lease if the process dies.
+// batchConcurrency is the default Concurrency of HandleBatch. The default is low, because every entry of every running
+// batch loses a lease if the process dies.
 const batchConcurrency = 4
 
 // Breaker stops the claims of a type in this process while a service that the handler calls is down. The breaker opens

@@ -32,8 +32,8 @@ const (
 	EndedByHandler   = processlog.EndedByHandler   // the handler or the compensation returned nil
 	EndedByComplete  = processlog.EndedByComplete  // Complete or Once: the work was done elsewhere
 	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
-	EndedByPermanent = processlog.EndedByPermanent // the handler returned Permanent. If the type has a compensation, the compensation did
-	EndedByExhausted = processlog.EndedByExhausted // the attempts were used up. If the type has a compensation, its attempts were, too
+	EndedByPermanent = processlog.EndedByPermanent // the compensation returned Permanent. If the type has no compensation, the handler returned Permanent
+	EndedByExhausted = processlog.EndedByExhausted // the attempts were used up. If the type has a compensation, the attempts of the compensation were used up
 	EndedByCrash     = processlog.EndedByCrash     // too many consecutive leases ended without an outcome
 	EndedByPerson    = processlog.EndedByPerson    // SettleManually
 )

@@ -217,7 +217,8 @@ func (s *server) showConfirm(rq *request) {
 		s.askLimitValues(rq, action, "", http.StatusOK)
 		return
 	}
-	if (action.Do == doPause || action.Do == doResume) && !rq.MayPause(action.Type) { // Refuse here, because the Admin would record its refusal.
+	// The person has only asked for the form. Refuse here, because the Admin would record a refusal in the audit log.
+	if (action.Do == doPause || action.Do == doResume) && !rq.MayPause(action.Type) {
 		rq.showFailure(admin.ErrNotAllowed)
 		return
 	}

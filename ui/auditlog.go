@@ -64,7 +64,7 @@ func (s *server) showAuditLog(rq *request) {
 
 // act is one line of the page. It combines records that differ only in the entry, or the batches of one bulk action.
 type act struct {
-	admin.AuditLogRecord                        // the newest record. Of batches, N is the sum of the page's records
+	admin.AuditLogRecord                        // the newest record. For a bulk action, N is the sum over its batches on the page
 	Others               []admin.AuditLogRecord // all records, newest first, if there are several that name entries
 }
 
@@ -128,7 +128,8 @@ func (w words) SubjectText(subject string) (string, error) {
 	return w.T("n_of_entries", count[2], count[1])
 }
 
-// statesOf returns zero values for an operation.
+// statesOf returns the states of the entry before and after the action. It returns zero values for a record that is not
+// about one entry, for example the record of a pause.
 func statesOf(r *admin.AuditLogRecord) (states [2]compensator.State) {
 	if r.Before != nil && r.After != nil {
 		states = [2]compensator.State{r.Before.State, r.After.State}

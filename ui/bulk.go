@@ -14,29 +14,29 @@ import (
 
 type bulkData struct {
 	admin.BulkView
-	Counts  []bulkCount // changed entries by outcome
-	Sum     int         // sum of Counts
-	Skips   []skipCount // entries that were not changed
-	Show    admin.BulkOutcome
-	Lines   []admin.Line // entries whose outcome is Show
+	Counts  []bulkCount       // changed entries by outcome
+	Sum     int               // sum of Counts
+	Skips   []skipCount       // entries that were not changed
+	Show    admin.BulkOutcome // outcome whose entries the page lists
+	Lines   []admin.Line      // the listed entries
 	Actions []string
 	Going   bool   // whether the page goes on by itself
 	Problem string // what is wrong with the form; empty if nothing is wrong
 	pager
-	allForm // The page offers no action on all of its entries.
+	allForm // empty, because the page offers no action on all of its entries; the templates read these fields
 }
 
 type bulkCount struct {
 	Outcome admin.BulkOutcome
 	N       int
-	Link    string // address of the page that lists them
-	Before  int    // entries in the counts before it
+	Link    string // address of the page that lists the entries with this outcome
+	Before  int    // number of entries in the earlier elements of Counts; this outcome's part of the bar begins there
 }
 
 type skipCount struct {
 	Why string
 	N   int
-	IDs []compensator.EntryID // the first of them
+	IDs []compensator.EntryID // the first maxSkipsNamed of these entries
 }
 
 const maxSkipsNamed = 20
@@ -212,7 +212,9 @@ func (s *server) continueBulk(rq *request) {
 		next, going = s.admin.StopBulk, -1
 	} else if rq.r.PostFormValue("anyway") != "yes" {
 		view, err := s.admin.Bulk(rq.ctx, rq.Actor, id)
-		if err == nil && (bulkData{BulkView: view}).TryFailed() { // The page asked for a confirmation.
+		// After a failed trial, the person must confirm with the checkbox "anyway". The form came without this
+		// confirmation, so show the page again.
+		if err == nil && (bulkData{BulkView: view}).TryFailed() {
 			problem, _ := rq.T("bulk.confirm")
 			s.showBulkView(rq, view, problem, http.StatusUnprocessableEntity)
 			return

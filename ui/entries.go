@@ -26,7 +26,7 @@ type entriesData struct {
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
 
-	ChooseType bool // whether a list of running entries lacks the type
+	ChooseType bool // whether the page lists no running entries, and asks the person to choose a type
 
 	Paused []admin.Paused // types of the page that are paused
 	OfUser string         // address of the recent entries of the user whose id the filter may have; empty: none
@@ -38,7 +38,7 @@ type filterForm struct {
 	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
 	Process                                                  string // id of the process that holds the entries, if State is running
 	From, To, EndedFrom, EndedTo, DueFrom, DueTo             string // times of recording, of the end, and due times
-	Zone                                                     string // time zone of these times; empty: that of the page
+	Zone                                                     string // time zone of these times; empty: the time zone of the page
 }
 
 type formField struct {
@@ -261,7 +261,7 @@ func (s *server) showEntries(rq *request) {
 	rq.showPage(status, "entries", data)
 }
 
-// recently is the time of recording that a page uses for a filter that is too wide.
+// recently limits a filter that is too wide: the page shows only entries that were recorded in the last 24 hours.
 const recently = 24 * time.Hour
 
 func isTooWide(f filterForm) bool {

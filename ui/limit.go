@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The texts of periods have the key "per." and the name.
+// periods holds the names of periods in forms. The key of a period's translated text is "per." and the name, for
+// example "per.hour".
 var periods = []string{"second", "minute", "hour", "day"}
 
 var periodOf = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
@@ -49,7 +50,8 @@ func (rq *request) LimitText(v admin.LimitValues) (string, error) {
 
 func (s *server) askLimitValues(rq *request, action formAction, problem string, status int) {
 	limit, err := s.limitNamed(rq, action.Type)
-	if err == nil && !rq.MayChangeLimit(limit) { // Refuse here, because the Admin would record its refusal.
+	// The person has only asked for the form. Refuse here, because the Admin would record a refusal in the audit log.
+	if err == nil && !rq.MayChangeLimit(limit) {
 		err = admin.ErrNotAllowed
 	}
 	if err != nil {

@@ -23,10 +23,10 @@ const (
 )
 
 type allForm struct {
-	AllActions  []string    // empty: the page offers none
-	AllFields   []formField // the search
-	AllN        int         // number of entries that match; 0: unknown
-	ChooseState bool        // whether the page offers none because the search names no state
+	AllActions  []string    // actions on all entries of the search; empty: the page offers none of these actions
+	AllFields   []formField // fields of the search
+	AllN        int         // number of entries that match the search; 0: unknown
+	ChooseState bool        // whether AllActions is empty because the search names no state
 }
 
 func (rq *request) offeredActions(lines []admin.Line) []string {

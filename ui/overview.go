@@ -23,7 +23,10 @@ type overviewData struct {
 
 	Trend *trend // nil if no statistics are kept
 
-	Backlog string // how long ago the numbers above 1,000 were counted; empty: nobody has counted them recently
+	// Backlog says how long ago the numbers above 1,000 were counted. When the page is shown, the Admin counts up to 1,000
+	// entries of each type and state. A larger number comes from the last count of the backlog. Backlog is empty if no
+	// number comes from that count.
+	Backlog string
 
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
 }

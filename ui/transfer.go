@@ -70,8 +70,9 @@ func (rq *request) unchanged(page string, data any) bool {
 	return err == nil && rq.hasTag(newTag(parts))
 }
 
-// compresses reports whether to compress a page. A request that another site may cause gets none, because the length
-// would reveal a guess. Answers of reveal are never compressed.
+// compresses reports whether to compress a page. The answer to a request that another site can cause is not compressed.
+// Such a site could put guesses of a secret into the request, and a compressed page with a right guess is shorter.
+// Answers of reveal are never compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return isRead(rq.r) && (site == "same-origin" || site == "none") && acceptsGzip(rq.r)

@@ -17,7 +17,7 @@ import (
 // A table shows the numbers of a trend as text.
 type trend struct {
 	Type  string // empty: all types
-	Over  string // name of the time that is shown
+	Over  string // name of the span of time that the chart shows
 	Spans []span
 	Lanes []lane
 	Bins  []bin
@@ -27,7 +27,7 @@ type trend struct {
 	Grid  string // lines of the ticks and below the lanes, as an SVG path
 	Marks []mark // deploys, newest first
 	Rows  []trendRow
-	Since string // compares the newest counts with those before; empty if nothing was counted in either time
+	Since string // compares the newest counts with those before; empty if both spans of time have no counts
 	None  bool   // nothing was counted
 }
 
@@ -100,7 +100,7 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 type trendSpan struct {
 	name     string // in the address
 	length   time.Duration
-	compared time.Duration // the newest counts of this time are compared with those of the time before
+	compared time.Duration // length of the newest span, whose counts are compared with the counts of an equal span before
 }
 
 var trendSpans = []trendSpan{{"3h", admin.TrendHours, 15 * time.Minute}, {"24h", admin.TrendDay, time.Hour}, {"7d", admin.TrendWeek, 24 * time.Hour}}
@@ -431,7 +431,8 @@ func (rq *request) newStats(adminTrend admin.Trend, deploys []admin.Deploy, over
 	return data, err
 }
 
-// Rates of a new log would be too low from the start of the chart.
+// countedFrom returns the time of the first counts. Rates are computed from this time to the end of the chart. In a new
+// log, rates from the start of the chart would be too low. Without counts, countedFrom returns the start of the chart.
 func countedFrom(t admin.Trend) time.Time {
 	for _, p := range t.Points {
 		if p != (admin.TrendPoint{At: p.At}) {

@@ -1,4 +1,5 @@
-// Program without shows that the library works without each of its features.
+// Program without shows that the library works without each of its features. The program takes out one feature after
+// the other, and finally all of them.
 //
 //	go run ./proof/without
 //	go run ./proof/without -name pause
@@ -7,7 +8,8 @@
 // With -overlay, the program only writes an overlay for go build to this file. The overlay removes the features of
 // -name.
 //
-// A feature is a package directly below internal/features, and the file with the same name in internal/features.
+// A feature is a package directly below internal/features, and the file with the same name in internal/features. Redis
+// is a feature, too: the package internal/redisqueue and the file queue_redis.go.
 //
 // Without the package, its tests and its file, the following must pass:
 //

@@ -10,8 +10,9 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// window is the maximum number of messages in flight on one channel, and of returned messages in its buffer. The reader
-// of amqp091 must never block on this package.
+// window is the maximum number of messages in flight on one channel. The broker may return all of these messages. So the
+// buffer for returned messages has the same size. A full buffer would block the goroutine in which amqp091 reads from
+// the connection.
 const window = 256
 
 var (
@@ -29,7 +30,9 @@ type channelPool struct {
 
 	mu           sync.Mutex // guards the fields below
 	idleChannels []*channel
-	unblocked    chan struct{} // senders wait until this channel is closed. It is closed as long as the broker reads from this connection
+	// Senders wait until the Go channel unblocked is closed. While the broker reads from the connection, unblocked is
+	// closed, so senders do not wait. When the broker blocks the connection, a new Go channel replaces unblocked.
+	unblocked chan struct{}
 }
 
 func newChannelPool(l *link, channels int) *channelPool {
@@ -131,8 +134,9 @@ func (l *channelPool) keepIdle(ch *channel) {
 	}
 }
 
-// startGuard keeps a connection that the broker blocks, because the broker answers after it has unblocked the
-// connection.
+// startGuard drops the connection after setUpLimit, unless the function stop is called before. So no request waits
+// forever for an answer of the broker. There is one exception: startGuard keeps a connection that the broker blocks. The
+// broker answers after it has unblocked the connection.
 func (l *channelPool) startGuard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
 		if l.isReadable() {

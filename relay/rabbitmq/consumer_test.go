@@ -178,7 +178,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		}})
 	require.NoError(t, err)
 	stop := consume(t, lossy)
-	eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them all") // Err names the messages that it holds.
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them all") // The consumer holds all messages, because it cannot record them.
 	proxy.Refuse()
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	require.NoError(t, stop())

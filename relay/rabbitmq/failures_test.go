@@ -28,15 +28,17 @@
 // Action: Set `RefusedQueue` or `Refused`.
 //
 // F93: The consumer stops, or its handler returns messages.
-// Result: Begun messages are finished. A handler's messages are published before the incoming one is done.
+// Result: The consumer finishes the messages that it has begun. The messages that a handler returns are published
+// before the incoming message is done.
 //
-// F94: A message that a service handles itself comes several times at once.
-// Result: `Once` answers true in only one transaction that commits. After another end it returns a `*StateError`.
+// F94: Several copies of a message come at once, and the service handles the message itself, with `Once`.
+// Result: `Once` returns true in only one transaction that commits. If the message's entry has ended without success,
+// `Once` returns a `*StateError`.
 // Action: Roll back on an error of `Once`.
 //
-// F95: The queue is a stream, or an exchange routes later.
-// Result: The consumer refuses a stream. With `NotMandatory` the confirm is enough. The plugin x-delayed-message is
-// in no test.
+// F95: The queue is a stream, or an exchange routes a message only after the exchange has confirmed the message.
+// Result: The consumer refuses a stream. With `NotMandatory`, an entry succeeds when the exchange has confirmed the
+// message. No test runs with the plugin x-delayed-message.
 // Action: Use package intake for Redis Streams.
 
 package rabbitmq

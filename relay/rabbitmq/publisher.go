@@ -20,7 +20,7 @@ type Publisher struct {
 	mu       sync.Mutex    // guards the fields below
 	pool     *channelPool  // nil while not connected
 	err      error         // reason why pool is nil
-	changed  chan struct{} // isClosed and replaced when pool changes
+	changed  chan struct{} // closed, and replaced by a new channel, when the field pool changes
 	isClosed bool
 }
 

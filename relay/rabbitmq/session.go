@@ -284,8 +284,9 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settleDelivery records a redelivered message without a call of the function, because it may have crashed a process.
-// It calls the function only if the log refuses the message.
+// settleDelivery calls the function of the consumer, and records the message if the function fails. A redelivered
+// message may have crashed a process at its first delivery. So a redelivered message is recorded at once, and the
+// function is called only if the log refuses the message.
 func (s *session) settleDelivery(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !errors.Is(err, intake.ErrRefused) {

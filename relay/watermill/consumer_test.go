@@ -264,7 +264,8 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
 	lines := make(harness.Log, 1000)
-	// A *FieldError of Record would mean that the log refuses the message.
+	// If Record returns a *FieldError, the log refuses the message. Here the user's function returns the *FieldError, so
+	// the library must treat the error as a failure of the function.
 	fails := func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }
 	k := consumer(t, c, fails, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		Refused: func(context.Context, *message.Message, error) error { return errors.New("not reached") }})
@@ -344,7 +345,8 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Receive(t, result), ErrRefused)
 }
 
-// Refused returns its reason, as a user does whose router has a PoisonQueue.
+// The function Refused returns the reason that it gets. A user does this if the router has the middleware PoisonQueue,
+// which publishes the message to another topic.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()
@@ -625,7 +627,7 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		k, err := Consume(t.Context(), c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		if !try.recorded { // Without this, Handle would hold the message until its context ends.
+		if !try.recorded { // Handle holds a message that it cannot record until the message's context ends, so end the context.
 			cancel()
 		}
 		msg := message.NewMessage("m", nil)

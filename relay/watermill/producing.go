@@ -18,7 +18,9 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 		return nil, err
 	}
 	return func(msg *message.Message) error {
-		ctx := msg.Context() // A middleware may have replaced the message's context with a context that has ended.
+		// Take the context before the call of handler. A middleware inside handler may replace the message's context with a
+		// context that has ended when handler returns.
+		ctx := msg.Context()
 		produced, err := handler(msg)
 		if err != nil || len(produced) == 0 {
 			return processlog.SafeError(err)
