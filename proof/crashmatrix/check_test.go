@@ -128,7 +128,8 @@ func (w *world) personHasActed() bool {
 	return w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation") > 0
 }
 
-// Folding takes 500 rows per step.
+// countedRows is the number of old rows of statistics that each victim finds. The library folds at most 500 rows per
+// step, so the fold of these rows takes three steps.
 const countedRows = 1200
 
 func (w *world) checkCounts() {

@@ -58,7 +58,7 @@ type instance struct {
 	batches atomic.Int32
 }
 
-// Only one goroutine may call it at a time: first the caller of run, and then the goroutine of the simulation's main
+// Only one goroutine may call launch at a time: first the caller of run, and then the goroutine of the simulation's main
 // loop.
 func (w *world) launch(runs bool) *instance {
 	w.launched++

@@ -129,7 +129,7 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts admin.RequeueOpt
 	_, _ = admin.Of(n.c).RequeueAll(ctx, page.Entries, opts)
 }
 
-// Half of these transactions are opened with the library's InTx.
+// deedInTx carries out a deed in a transaction. It opens half of these transactions with the library's InTx.
 func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	act := func(ctx context.Context, tx compensator.Tx) (err error) {
 		switch d.what {

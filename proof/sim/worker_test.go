@@ -231,7 +231,7 @@ var builtWorker = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// Each line has a seed and the fault that it found.
+// regressionSeeds reads testdata/seeds.txt. Each line has a seed, and the fault that the seed found.
 func regressionSeeds(t *testing.T) (seeds []uint64) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/seeds.txt")

@@ -239,7 +239,7 @@ func (w *world) drawRefusals() {
 	}
 }
 
-// Each call needs a separate bubble.
+// Each call of run needs a separate bubble of testing/synctest.
 func (w *world) run() {
 	w.launch(true)
 	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // so that their timers do not coincide

@@ -18,7 +18,8 @@ func (c *clock) sort() {
 
 func offset(s history.Clock) int64 { return s.DBNow - s.At }
 
-// At the beginning and at the end of the run, both are the same sample.
+// samplesAround returns the indexes of the last sample before an audit row and of the first sample after it. At the
+// beginning and at the end of the run, the two indexes are equal.
 func (c *clock) samplesAround(seq uint64) (before, after int) {
 	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
 		if s.AuditSeq < seq {

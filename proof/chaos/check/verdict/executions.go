@@ -6,7 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// A busy machine may stop a process for longer than a lease.
+// lostForNoReason is the share of claims whose earlier lease may be lost without a fault. A busy machine may stop a
+// process for longer than a lease, and the history may not show such a stop.
 const lostForNoReason = 1 // per thousand
 
 // checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
