@@ -56,7 +56,7 @@ var errorAdvice = map[string]advice{
 		"Call `Run` once for each Compensator.",
 	},
 	"compensator.ErrClosed": {
-		"The Compensator was closed.",
+		"Your program used the Compensator after `Close`.",
 		"Stop recording and end `Run` before you call `Close`. Package `serve` does this for you.",
 	},
 	"compensator.ErrLeaseLost": {
@@ -160,7 +160,7 @@ var errorAdvice = map[string]advice{
 		"Move the message to a place where a person finds it, for example to a dead-letter queue of the broker.",
 	},
 	"rabbitmq.ErrClosed": {
-		"The publisher was closed.",
+		"A relay sent an entry after `Close` of its publisher.",
 		"End `Run` before you close the publisher.",
 	},
 	"rabbitmq.ErrDeliveryLost": {
@@ -168,7 +168,7 @@ var errorAdvice = map[string]advice{
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
-		"The queue is a RabbitMQ stream, which does not deliver a message again.",
+		"If the consumer dies before it acknowledges a message of a stream, the message never comes again. So the consumer would lose messages.",
 		"Consume from a classic or quorum queue.",
 	},
 	"rabbitmq.RefusedError": {
@@ -184,7 +184,7 @@ var errorAdvice = map[string]advice{
 		"Set `ConsumerConfig.Refused`, which moves refused messages to a place where a person finds them.",
 	},
 	"relay.ErrStream": {
-		"The message comes from a RabbitMQ stream, which does not deliver a message again.",
+		"If the consumer dies before it acknowledges a message of a stream, the message never comes again. So the consumer would lose messages.",
 		"Consume from a queue.",
 	},
 }
