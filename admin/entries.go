@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -115,16 +116,32 @@ const siblingsShown = 20
 
 // Entry reads one entry. It needs SeeEntries. If the actor lacks this right, Entry returns compensator.ErrNotFound.
 func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
-	id, err := d.visibleID(ctx, a, ref)
+	row, err := d.visibleRow(ctx, a, ref)
 	if err != nil {
 		return EntryView{}, err
 	}
-	e, err := d.get(ctx, id)
+	return d.viewEntry(ctx, a, row)
+}
+
+// ExplainedEntry returns what Entry and Explain return. It reads the entry once, so both describe the same version.
+func (d *Admin) ExplainedEntry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, Explanation, error) {
+	row, err := d.visibleRow(ctx, a, ref)
+	if err != nil {
+		return EntryView{}, Explanation{}, err
+	}
+	at := time.Now()
+	view, err := d.viewEntry(ctx, a, row)
+	if err != nil {
+		return EntryView{}, Explanation{}, err
+	}
+	explanation, err := d.explain(ctx, a, row, at, &view)
+	return view, explanation, err
+}
+
+func (d *Admin) viewEntry(ctx context.Context, a Actor, row *processlog.Row) (EntryView, error) {
+	e, err := d.withResult(ctx, row)
 	if err != nil {
 		return EntryView{}, err
-	}
-	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) { // Another program may have changed the type.
-		return EntryView{}, newNotFoundError(ref)
 	}
 	isFull := d.mayDo(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
 	view := EntryView{Entry: d.visibleEntry(e, isFull), ContentSize: len(e.Content), HasResult: e.Result != nil, ResultSize: len(e.Result)}
@@ -154,6 +171,22 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	return view, d.addSiblings(ctx, a, e, &view)
 }
 
+// visibleRow returns the same error for an entry that the actor may not see and for an absent one.
+func (d *Admin) visibleRow(ctx context.Context, a Actor, ref compensator.Ref) (*processlog.Row, error) {
+	id, err := d.visibleID(ctx, a, ref)
+	if err != nil {
+		return nil, err
+	}
+	row, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, id) })
+	if err != nil {
+		return nil, err
+	}
+	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) { // Another program may have changed the type.
+		return nil, newNotFoundError(ref)
+	}
+	return &row, nil
+}
+
 // visibleID returns the same error for an entry that the actor may not see and for an absent one. It reads no content
 // before it asks for the right. Otherwise the time of the answer would tell that a hidden entry exists, because reading
 // a large content takes longer.
@@ -174,21 +207,21 @@ func (d *Admin) visibleID(ctx context.Context, a Actor, ref compensator.Ref) (co
 	return rows[0].ID, nil
 }
 
-// get sends a second statement for the result of a succeeded entry.
-func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
-	return runQuery(ctx, d, func(ctx context.Context) (*compensator.Entry, error) {
-		e, err := d.c.Get(ctx, ref)
-		if err != nil || e.State != compensator.Succeeded {
-			return e, err
-		}
-		rowsAtEnd, err := d.log.Store().Ends(ctx, []compensator.EntryID{e.ID})
-		for _, rowAtEnd := range rowsAtEnd {
-			if rowAtEnd.Version == e.Version {
-				e.Result = rowAtEnd.Result
-			}
-		}
-		return e, err
+// withResult returns the entry of a row. The result of a succeeded entry takes a statement of its own.
+func (d *Admin) withResult(ctx context.Context, row *processlog.Row) (*compensator.Entry, error) {
+	e := d.log.Entry(row).(*compensator.Entry)
+	if e.State != compensator.Succeeded {
+		return e, nil
+	}
+	rowsAtEnd, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.Row, error) {
+		return d.log.Store().Ends(ctx, []compensator.EntryID{e.ID})
 	})
+	for _, rowAtEnd := range rowsAtEnd {
+		if rowAtEnd.Version == e.Version {
+			e.Result = rowAtEnd.Result
+		}
+	}
+	return e, err
 }
 
 func newNotFoundError(ref compensator.Ref) error {
@@ -240,17 +273,17 @@ func (d *Admin) readEntryFor(ctx context.Context, a Actor, ref compensator.Ref, 
 		return nil, op, err
 	}
 	ctx = withAction(ctx)
-	var e *compensator.Entry
-	id, err := d.visibleID(ctx, a, ref)
-	if err == nil {
-		e, err = d.get(ctx, id)
+	op = processlog.Operation{Actor: a.ID, Action: string(right), Reason: reason}
+	row, err := d.visibleRow(ctx, a, ref)
+	if errors.Is(err, compensator.ErrNotFound) {
+		return nil, op, d.refuseHidden(ctx, a, op, ref)
 	}
-	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
+	if err != nil {
 		return nil, op, err
 	}
-	op = processlog.Operation{Actor: a.ID, Action: string(right), Reason: reason}
-	if err != nil || !d.mayDo(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
-		return nil, op, d.refuseHidden(ctx, a, op, ref)
+	e, err := d.withResult(ctx, row)
+	if err != nil {
+		return nil, op, err
 	}
 	op.EntryID, op.BusinessType = e.ID, e.BusinessType
 	amounts, _, err := d.readAmountsAndCases(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})

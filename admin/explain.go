@@ -34,20 +34,17 @@ type Explanation struct {
 //
 // Explain changes nothing. It sends at most eleven statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {
-	id, err := d.visibleID(ctx, a, ref)
+	row, err := d.visibleRow(ctx, a, ref)
 	if err != nil {
 		return Explanation{}, err
 	}
-	row, err := runQuery(ctx, d, func(ctx context.Context) (processlog.Row, error) { return d.log.Row(ctx, id) })
-	if err != nil {
-		return Explanation{}, err
-	}
-	if !d.mayDo(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) {
-		return Explanation{}, newNotFoundError(ref)
-	}
-	x := explainer{d: d, a: a, row: &row, explanation: Explanation{ID: row.ID, BusinessType: row.BusinessType, State: row.State, At: time.Now()},
+	return d.explain(ctx, a, row, time.Now(), nil)
+}
+
+func (d *Admin) explain(ctx context.Context, a Actor, row *processlog.Row, at time.Time, view *EntryView) (Explanation, error) {
+	x := explainer{d: d, a: a, row: row, view: view, explanation: Explanation{ID: row.ID, BusinessType: row.BusinessType, State: row.State, At: at},
 		isFull: d.mayDo(ctx, a, SeeErrors, Subject{Type: row.BusinessType})}
-	err = x.addAll(ctx)
+	err := x.addAll(ctx)
 	return x.explanation, err
 }
 
@@ -55,6 +52,7 @@ type explainer struct {
 	d           *Admin
 	a           Actor
 	row         *processlog.Row
+	view        *EntryView // the case and the audit log of the entry; nil if they were not read yet
 	local       operating.Local
 	isFull      bool // whether errors are shown in full
 	explanation Explanation
@@ -128,19 +126,35 @@ func (x *explainer) addEnded(ctx context.Context) error {
 		x.addNext(Reason{Code: "next_nobody"})
 		return nil
 	}
-	cases, err := x.d.casesOf(ctx, []processlog.ID{x.row.ID})
+	c, err := x.readCase(ctx)
 	if err != nil {
 		return err
 	}
 	x.addNext(Reason{Code: "next_person"})
-	for _, c := range cases {
-		if c.ClosedAt.IsZero() && c.Owner != "" {
-			x.addNext(Reason{Code: "next_owner", Actor: c.Owner, At: c.DueAt})
-		} else if c.ClosedAt.IsZero() {
-			x.addNext(Reason{Code: "next_case", At: c.DueAt})
-		}
+	switch {
+	case c == nil || !c.ClosedAt.IsZero():
+	case c.Owner != "":
+		x.addNext(Reason{Code: "next_owner", Actor: c.Owner, At: c.DueAt})
+	default:
+		x.addNext(Reason{Code: "next_case", At: c.DueAt})
 	}
 	return nil
+}
+
+func (x *explainer) readCase(ctx context.Context) (*Case, error) {
+	if x.view != nil {
+		return x.view.Case, nil
+	}
+	cases, err := x.d.casesOf(ctx, []processlog.ID{x.row.ID})
+	return caseOf(cases, x.row.ID), err
+}
+
+func (x *explainer) readAuditLog(ctx context.Context) ([]AuditLogRecord, error) {
+	if x.view != nil {
+		return x.view.AuditLog, nil
+	}
+	page, err := x.d.AuditLog(ctx, x.a, AuditLogFilter{EntryID: x.row.ID, Limit: 50})
+	return page.Records, err
 }
 
 var endReasons = map[compensator.EndedBy]string{
@@ -158,8 +172,8 @@ func (x *explainer) addEndedBy(ctx context.Context, r *Reason) error {
 	if !x.d.mayDo(ctx, x.a, SeeAuditLog, Subject{Type: x.row.BusinessType}) {
 		return nil
 	}
-	page, err := x.d.AuditLog(ctx, x.a, AuditLogFilter{EntryID: x.row.ID, Limit: 50})
-	for _, record := range page.Records {
+	records, err := x.readAuditLog(ctx)
+	for _, record := range records {
 		if record.After != nil && record.After.State == x.row.State && (record.Before == nil || record.Before.State != x.row.State) {
 			r.Actor, r.Text = record.Actor, record.Reason
 			break

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 
 func ordered(t *testing.T, ids map[string]string) *bed {
 	b := newBed(t)
-	for id, businessType := range ids {
-		b.die(businessType, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("find " + id), BusinessID: id, BusinessExtID: "ext-" + id, BatchID: "b:" + id})
+	for _, id := range slices.Sorted(maps.Keys(ids)) { // Near names the newest entry, so record them in a known order.
+		b.die(ids[id], compensator.Options{IdempotencyKey: compensator.IdempotencyKey("find " + id), BusinessID: id, BusinessExtID: "ext-" + id, BatchID: "b:" + id})
 	}
 	return b
 }

@@ -26,6 +26,8 @@ func TestNoContentOfAHiddenEntryIsRead(t *testing.T) {
 		require.ErrorIs(t, err, compensator.ErrNotFound)
 		_, err = d.Explain(t.Context(), mei, ref)
 		require.ErrorIs(t, err, compensator.ErrNotFound)
+		_, _, err = d.ExplainedEntry(t.Context(), mei, ref)
+		require.ErrorIs(t, err, compensator.ErrNotFound)
 		_, err = d.Reveal(t.Context(), mei, ref, why)
 		require.ErrorIs(t, err, compensator.ErrNotFound)
 		require.ErrorIs(t, d.Note(t.Context(), mei, ref, why), compensator.ErrNotFound)

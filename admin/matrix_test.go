@@ -114,6 +114,10 @@ func deeds() []deed {
 		{"explanation", "Explain", admin.SeeEntries, nil, false, "dead_permanent", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Explain(ctx, a, b.dead.ID))
 		}},
+		{"entry and explanation", "ExplainedEntry", admin.SeeEntries, nil, false, "dead_permanent", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			view, explanation, err := d.ExplainedEntry(ctx, a, b.dead.ID)
+			return answered([]any{view, explanation}, err)
+		}},
 		{"who paused it", "Explain", admin.SeeOverview, sees, false, "PSP is back", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Explain(ctx, a, b.pending.ID))
 		}},

@@ -40,18 +40,14 @@ func (s *server) showEntryPage(rq *request) {
 
 // showEntry gets content only after a reveal.
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
-	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
+	view, explanation, err := s.admin.ExplainedEntry(rq.ctx, rq.Actor, id)
 	if err != nil {
 		rq.showFailure(err)
 		return
 	}
 	subject := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
-	data := entryData{EntryView: view, Revealed: content, Unsure: isUncertain(view.Case),
+	data := entryData{EntryView: view, Now: explanation, Revealed: content, Unsure: isUncertain(view.Case),
 		Reveal: content == nil && (view.ContentSize > 0 || view.HasResult) && !rq.ReadOnly() && rq.May(admin.SeeContent, subject), Note: rq.May(admin.NoteCase, subject)}
-	if data.Now, err = s.admin.Explain(rq.ctx, rq.Actor, id); err != nil {
-		rq.showFailure(err)
-		return
-	}
 	if delay := time.Since(view.Entry.NextAt); delay > lateGrace && !view.Entry.State.Terminal() {
 		data.Late = delay
 	}

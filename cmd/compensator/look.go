@@ -395,11 +395,7 @@ func reasonRow(explanation admin.Explanation, sentence string, r admin.Reason) [
 func (p *program) newTimelineCommand() *cobra.Command {
 	return p.newEntryCommand("timeline <id>", "Show the history of an entry in order of time: its record, stored failed attempts, actions of people, and its end or next attempt",
 		func(ctx context.Context, s *session, ref compensator.Ref) error {
-			view, err := s.Entry(ctx, s.actor, ref)
-			if err != nil {
-				return err
-			}
-			why, err := s.Explain(ctx, s.actor, view.Entry.ID)
+			view, why, err := s.ExplainedEntry(ctx, s.actor, ref)
 			if err != nil {
 				return err
 			}
