@@ -20,8 +20,8 @@
 // database.
 // Action: Give each log a prefix. A byte-for-byte copy with its own Redis cannot be recognised.
 //
-// F26: Statements of the library and of producers want the same locks, or a producer records the key of an entry while
-// a purge deletes the entry.
+// F26: Statements of the library and of producers want the same locks, or a producer records a key while a purge
+// deletes its entry.
 // Result: Producers do not wait for the library. The library causes no deadlock. The purge skips the locked row.
 //
 // F27: Somebody holds the row of an entry.
