@@ -9,9 +9,10 @@
 //
 // F2: The server rolls your transaction back (errors 1213, 1020, or 1205 with `innodb_rollback_on_timeout`), and your
 // code swallows the error.
-// Result: `Record` and watched transactions return an error. Entries recorded before never run.
-// Action: Return the error, and run the transaction again. On a plain handle, the library cannot refuse your
-// statements.
+// Result: `Record` returns an error. On a `Connector` and in `InTx`, your own statements return one, too. Entries that
+// were recorded before the rollback do not run.
+// Action: Return the error, and run the transaction again. On a plain pool outside `InTx`, the library cannot refuse
+// your statements.
 //
 // F3: `Record` fails or refuses an entry, and your code commits all the same.
 // Result: A `Connector` and `InTx` roll back at Commit with `ErrNotRecorded`. They also refuse DDL, a nested BEGIN
@@ -19,7 +20,7 @@
 // Action: Return the error, or roll back to a savepoint. A plain `*sql.Tx` cannot refuse the commit.
 //
 // F4: `Record` gets a handle without an open transaction.
-// Result: `Record` refuses the handle. Transactions in a wrapper work.
+// Result: `Record` refuses the handle. A value of your own type that embeds an open transaction is accepted.
 //
 // F5: DDL, `LOCK TABLES`, an XA statement, a second BEGIN, or a COMMIT sent as SQL text ends your transaction early.
 // Result: Entries recorded before are durable and run. A later `Record` is refused or joins the new transaction.
@@ -29,7 +30,8 @@
 // Result: Commit returns at once, without an error. The entry runs once.
 //
 // F7: A transaction stays open beyond its lease, or is abandoned.
-// Result: A late commit has one effect. Abandoned transactions keep no slots.
+// Result: If a transaction commits after its lease, each entry runs with one effect. Abandoned transactions keep no
+// slots.
 //
 // F8: A handler records follow-up entries, and its attempt fails.
 // Result: In `HandleTx` the follow-up entries exist exactly if the attempt succeeded.

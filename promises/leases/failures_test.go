@@ -17,13 +17,15 @@
 // the machine's clock.
 //
 // F54: A schedule, a delay, a verdict or a limit is zero, negative, or lasts for centuries.
-// Result: Waits are kept between 100 ms and 100 years. `MaxAttempts` 0 means the maximum of the type.
+// Result: Waits are kept between 100 ms and 100 years. If `Options.MaxAttempts` is 0, the entry has the `MaxAttempts`
+// of its type.
 //
 // F55: Thousands of entries come due at once.
 // Result: A process claims no more entries than it can run. The library does not spread them in time.
 //
-// F56: The queue has an entry twice, after its end, or with an ended lease.
-// Result: The entry runs once. Entries after it run on time.
+// F56: The queue has an entry twice, or still has an entry that has ended. Or the lease of an entry in the queue has
+// ended.
+// Result: The entry runs once. The entries behind it run on time.
 //
 // F57: A person requeues an entry while its old attempt runs.
 // Result: The new attempt keeps its lease and continues.
@@ -33,7 +35,8 @@
 // is dead only if one more lease ends. Until then, a success that waits can still be stored.
 //
 // F59: The answer to a claim, or the read of a new entry, is lost or late.
-// Result: No handler starts after its lease has ended. The released lease does not count.
+// Result: No handler starts after its lease has ended. If the process gives the lease back, the lease does not count as
+// lost.
 //
 // F60: A handler returns `Snooze` or `Unavailable` again and again, or its content cannot be decoded.
 // Result: The waits grow to two minutes and cost no attempt. After `MaxWait` each counts as a failure.

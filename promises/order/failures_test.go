@@ -11,8 +11,8 @@
 // Action: Decide about dead entries.
 //
 // F114: An entry of a key is cancelled or erased, or its row in the ordering table is missing.
-// Result: A cancelled entry blocks no other. An erased one blocks until it has ended. A missing row is written at the
-// claim.
+// Result: A cancelled entry blocks no other. An erased dead entry blocks later entries until a person or a service ends
+// it. A missing row is written at the claim.
 // Action: Declare the type in each process that records it.
 //
 // F115: The process that must wake the next entry dies.

@@ -30,7 +30,7 @@
 // F49: Entries are due after the horizon, or there are more than `QueueLimit`.
 // Result: Redis gets these entries before they are due, so none is late.
 //
-// F50: Scores in Redis are long numbers, or processes are idle.
-// Result: Lease tokens are compared to the last digit. An idle process sends only the commands of its rounds.
+// F50: A lease token in Redis has more digits than Lua prints of a number. Or a process is idle.
+// Result: Redis compares all digits of two tokens. An idle process sends only the commands of its rounds.
 
 package queueloss

@@ -7,7 +7,8 @@
 // Result: Receipts have the correct ids. A late commit with a low id is found.
 //
 // F14: Auto-increment is set back, or the column is full.
-// Result: An old id in the queue never runs the new row. After the last id `Record` fails, and Commit refuses.
+// Result: If a new row gets the id of a lost row that the queue still has, the new row runs once, at its own due time.
+// When the column is full, `Record` fails, and Commit refuses.
 // Action: Watch the ids of your table.
 //
 // F15: Two keys or batch ids look alike, or a text is too long or invalid.

@@ -54,8 +54,7 @@
 // Action: Branch on the error of `CancelTx`.
 //
 // F74: The server refuses a statement of a transactional handler, for example because of a deadlock or a full disk.
-// Result: A full disk costs no attempt. A deadlock costs an attempt only after as many deadlocks in a row as the entry
-// has attempts.
+// Result: A full disk costs no attempt. A deadlock costs an attempt only after `MaxAttempts` deadlocks in a row.
 // Action: Read `LastError`.
 //
 // F75: A trigger or constraint of the database refuses that the library writes one row.

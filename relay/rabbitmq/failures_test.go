@@ -27,7 +27,7 @@
 // messages, or is held.
 // Action: Set `RefusedQueue` or `Refused`.
 //
-// F93: The consumer stops, or its handler returns messages.
+// F93: The consumer stops, or a handler of watermill returns messages to publish.
 // Result: The consumer finishes the messages that it has begun. The messages that a handler returns are published
 // before the incoming message is done.
 //

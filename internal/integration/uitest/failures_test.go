@@ -22,10 +22,10 @@
 // Action: Grant what `check --grants` prints.
 //
 // F135: Somebody requeues entries from a terminal, or installs the command through the module proxy.
-// Result: The entries are enqueued, or the command says that they wait. The install needs nothing else.
+// Result: The entries are enqueued, or the command says that they wait. The install needs only the module proxy.
 //
 // F136: Strangers reach the command's pages, or its policy changes.
-// Result: The pages open only on loopback, with the token, under their own host name. Each request follows the
-// current policy.
+// Result: The pages open only on loopback and under their own host name. Only the browser that sends the token from the
+// terminal may open them. Each request follows the current policy.
 
 package uitest
