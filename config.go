@@ -50,9 +50,9 @@ type Config struct {
 	ReconcileInterval time.Duration // pause between two reconciler rounds. The library adds a random time of up to a fifth of this pause. Default 10 s
 	PollInterval      time.Duration // pause between two reconciler rounds if there is no Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon limits how long before its due time an entry may be in the queue. An entry with a longer delay than
-	// Horizon stays only in the database at first. The reconciler puts such an entry into the queue when the entry is
-	// due within four times ReconcileInterval. Default 10 min, at least 1 s.
+	// Horizon decides which entries are in the queue from the start: those that are due within Horizon. An entry with a
+	// longer delay is only in the database at first. A round of the reconciler puts this entry into the queue when the
+	// entry is due within four times ReconcileInterval. Default 10 min, at least 1 s.
 	Horizon time.Duration
 
 	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay

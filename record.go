@@ -31,8 +31,8 @@ type Options struct {
 	Delay time.Duration // time until the entry is due. By the database's clock, the entry never starts before this time has passed
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. Record turns At into a delay by the clock of this process
 
-	// BatchID, BusinessID, BusinessExtID and UserID help people to find the entry. The library only lists and shows
-	// these four values. Each has at most 64 characters.
+	// BatchID, BusinessID, BusinessExtID and UserID help people to find the entry. Each has at most 64 characters. The
+	// library only shows and searches these four values, except that HandlerConfig.AfterBatch waits for a BatchID.
 	BatchID       string // id of a group of entries, for example of all entries of one upload. A BatchID has no trailing space
 	BusinessID    string // id of the thing that the work changes, for example an order id
 	BusinessExtID string // a second id of the thing that the work changes, for example the id of a payment at a partner

@@ -102,7 +102,7 @@ type HandlerConfig[T any] struct {
 	//
 	// Record the AfterBatch entry in the transaction that records the last entry of the batch. Give the AfterBatch
 	// entry an idempotency key, and do not give it the BatchID of the batch. If people must repair dead entries of the
-	// batch first, the handler returns Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called
+	// batch first, let your handler return Snooze as long as Batch.Progress counts Dead entries. AfterBatch is called
 	// concurrently.
 	AfterBatch func(e *Entry) (batchID string)
 
@@ -219,8 +219,8 @@ const batchConcurrency = 4
 // closed breaker. The zero value means no breaker. If you set any field of a Breaker, the other fields get their
 // defaults.
 //
-// For an entry older than MaxWait, Unavailable and a timeout cost an attempt. For such an entry, the breaker counts
-// only a handler that does not return.
+// For an entry older than MaxWait, Unavailable and a timeout cost an attempt, and do not open the breaker. Only a handler
+// that does not return counts against the breaker then.
 type Breaker struct {
 	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
 	Share float64       // fraction of the latest Of entries that must have failed before the breaker opens, above 0 and at most 1. Default 0.5

@@ -35,8 +35,9 @@ type BulkOptions struct {
 
 	// Key is a random text of the caller, 16 to 64 bytes. A second call with the same actor, action and key changes
 	// nothing. It returns the id of the first action, without the result for each entry. So if a browser sends an HTML
-	// form twice, the action happens once. Only the newest 1,000 records of batches are compared, so a much later call
-	// with the same key acts again. Without a Key, every call acts.
+	// form twice, the action happens once. The audit log has one record for each batch of an action. Only the newest
+	// 1,000 of these records are compared, so a much later call with the same key acts again. Without a Key, every call
+	// acts.
 	Key string
 }
 

@@ -68,7 +68,7 @@ func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why
 
 // PauseOptions are the options of a pause. The zero value pauses a known type until Resume.
 type PauseOptions struct {
-	For   time.Duration // length of the pause: a second to 366 days; 0: only Resume ends the pause
+	For   time.Duration // length of the pause, from a second to 366 days. With 0, only Resume ends the pause
 	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
 
 	// Instead replaces an existing pause. Set it to the Paused.Version that the actor saw. The type stays paused during

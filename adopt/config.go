@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Config says which rows become which entries. Name, Table, Key and Map are required. Open copies the Config and sets
-// the defaults named below. Open reports all invalid fields at once, each as a *compensator.FieldError.
+// Config says which rows become which entries. Name, Table, Key and Map are required. Open copies the Config, fills in
+// the defaults, and reports all invalid fields at once, each as a *compensator.FieldError.
 //
 // Table, Key, Columns, Where and Take go into SQL unchanged, so set them in your code, never from input.
 type Config struct {
@@ -21,7 +21,7 @@ type Config struct {
 	Name string
 
 	// Table is the old table. Write "shop.process_log" if the old table is in another schema of the same server. The
-	// table must use a transactional engine. With Take, a pass refuses any other engine.
+	// table must use a transactional engine, for example InnoDB. A pass checks the engine only if Take is set.
 	Table string
 
 	// Key is the table's primary key, or another unique column that is never NULL. The column holds integers, text or
@@ -51,8 +51,8 @@ type Config struct {
 	// panics, the Import refuses the row.
 	Map func(row *Row) (compensator.NewEntry, error)
 
-	// StopAtRefusal ends the pass at the first refused row. The pass returns the *Refusal of the row, and records no
-	// row of the same page.
+	// StopAtRefusal ends the pass at the first refused row. The pass returns the *Refusal of the row. Rows in the same
+	// transaction (Page) are not recorded either.
 	StopAtRefusal bool
 
 	Page  int           // maximum number of rows in one transaction; default 100, at most 500

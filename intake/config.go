@@ -14,8 +14,8 @@ import (
 // Config configures an Intake. Type and Entry are required. Open copies the Config, fills in the defaults named below,
 // and reports all invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Type is the business type of the entries for messages that failed or cannot become their normal entries. Open
-	// registers its handler.
+	// Type is the business type of the entries that hold a raw message, because Entry or Work failed for this message.
+	// Open registers the handler of Type, which tries the message again.
 	Type string
 
 	// Entry returns the entry that the Intake records for a message. The Intake overwrites IdempotencyKey and
@@ -38,7 +38,7 @@ type Config struct {
 	MaxDeliveries int           // maximum number of deliveries. A message that was delivered more often is set aside. Default 5, at least 3
 	Timeout       time.Duration // time limit of a batch's transaction. If the transaction takes longer than Timeout, the Intake halves the batch. Default 20 s
 	StopTimeout   time.Duration // how long Run may continue its current batch after its context has ended. Default 30 s
-	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
+	StatsEvery    time.Duration // interval at which Observer.Measured reports the backlog of the source, and counts of messages. Default 10 s
 
 	Observer Observer     // called for each event of the Intake
 	Logger   *slog.Logger // Logger logs messages for operators, never with content. Default slog.Default()

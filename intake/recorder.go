@@ -25,8 +25,9 @@ type RecorderConfig[M any] struct {
 	Codec   compensator.Codec // the codec of the messages' type. Default compensator.JSON
 	Timeout time.Duration     // time limit of each transaction. Default 20 s, at least 1 ms
 
-	// Empty is a message to test Codec with. If Codec cannot encode Empty, the Recorder takes the codec for broken, and
-	// does not blame a message. So set a message that a working Codec can encode. Default: the zero value.
+	// Empty is a message that a working Codec can encode. When Codec fails for a message, the Recorder encodes Empty to
+	// find the fault. If Codec fails for Empty too, Codec is broken. Otherwise the message is at fault. Default: the zero
+	// value.
 	Empty M
 }
 

@@ -58,7 +58,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.stuck = gauge(attemptStuck, "{attempt}", "Number of handlers that still run after their timeout.")
 	g.breakers = gauge(breakerOpen, "", "1 if the breaker of the type is open in this process, so that the process claims no entries of the type.")
 	g.limited = gauge(limitWaiting, "{entry}", "Number of due entries of the type that this process has tried to claim and that wait for a permit of their limit.")
-	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log. Every process reports the same value. For each type and state, 1,000 means at least 1,000. With Operations.Statistics the value may be higher, and is then compensator.backlog.age old.")
+	g.waiting = gauge(entryWaiting, "{entry}", "Number of pending, retrying, compensating and dead entries in the log. Every process reports the same value. For each type and state, 1,000 means at least 1,000. With Operations.Statistics the value may be higher. compensator.backlog.age is the age of such a value.")
 	g.due = gauge(entryDue, "{entry}", "Number of entries of the type whose due time has come and that have not ended, with those that run. Every process reports the same value. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
 	g.late = gauge(entryOverdue, "{entry}", "Number of entries in compensator.entry.due that have been due for more than a minute.")
 	fraction := func(name, unit, description string) metric.Float64ObservableGauge {
@@ -68,8 +68,8 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	}
 	g.nextStart = fraction(limitNextStart, "s", "Time until the rate of the type's limit allows the next start, by the clock of this process. Absent if no entry waits for the rate.")
 	g.cases = gauge(caseOpen, "{case}", "Number of open cases, which wait for a person. The kind is outcome unknown if the effect of an attempt may have happened, and dead if each attempt is known to have failed. Every process reports the same value. Only with Config.Operations.")
-	g.instances = gauge(instanceCount, "{process}", "Number of processes that live, and of processes that are gone: they were killed, or cannot reach the database, within the last day. Every process reports the same value. Only with Operations.Instances.")
-	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the entry of the type that is overdue longest has been due and unclaimed. Every process reports the same value.")
+	g.instances = gauge(instanceCount, "{process}", "Number of live processes, and of gone processes. A process is gone for a day after it was killed or has lost the database. Every process reports the same value. Only with Operations.Instances.")
+	g.overdue = fraction(entryOldestOverdue, "s", "Time for which the oldest overdue entry of the type has been due. Every process reports the same value.")
 	g.age = fraction(backlogAge, "s", "Time since a process counted the waiting entries without a limit. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
 	g.pastDue = fraction(casePastDue, "s", "Time since the due time of the case that was due first, by the clock of this process. 0 if no open case is past due. Only with Config.Operations.")
 	g.paused = fraction(typePaused, "s", "Time since a person paused the type. Absent if the type is not paused. Every process reports the same value. Only with Config.Operations.")

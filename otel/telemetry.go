@@ -16,8 +16,8 @@ import (
 
 // Options configures Telemetry. The zero value works.
 type Options struct {
-	// TracerProvider creates the spans. nil means the global provider at the time of New. If the program sets its
-	// global provider only later, spans from then on go to that provider. The no-op provider of
+	// TracerProvider creates the spans. nil means the global provider at the time of New. OpenTelemetry's default global
+	// provider passes later spans on to the provider that the program sets later. The no-op provider of
 	// go.opentelemetry.io/otel/trace/noop creates no spans and costs nothing.
 	TracerProvider trace.TracerProvider
 
@@ -31,8 +31,8 @@ type Options struct {
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
-	// trace with a link to the span that recorded its entry. An attempt may start half an hour after Record, and an
-	// entry may have ten attempts. The span of a batch is never a child.
+	// trace with a link to the span that recorded its entry. The reason is that an attempt may start half an hour after
+	// Record, when the trace of Record is complete. The span of a batch is never a child.
 	Child bool
 
 	// ErrorText receives the text of a failed attempt's error and returns the text for the span, for example without

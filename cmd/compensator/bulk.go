@@ -16,7 +16,7 @@ import (
 
 func (p *program) newBulkCommand() *cobra.Command {
 	var outcome string
-	cmd := p.newLogCommand("bulk <action>", "Show what has become of the entries that a change of several entries has changed", cobra.ExactArgs(1), readAccess,
+	cmd := p.newLogCommand("bulk <action>", "Show the present state of the entries of an earlier bulk action", cobra.ExactArgs(1), readAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			view, err := s.readBulk(ctx, args[0])
 			if err != nil {

@@ -501,7 +501,7 @@ func (p *program) newAuditLogCommand() *cobra.Command {
 		})
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only records of this person")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only records of this action, such as requeue or pause")
-	cmd.Flags().DurationVar(&since, "since", 0, "only records of the last 24h, or of another time")
+	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last period, for example 24h")
 	cmd.Flags().BoolVar(&filter.EachEntry, "each-entry", false, "also list each entry of an action on several entries")
 	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of records, up to %d", maxListed))
 	return cmd

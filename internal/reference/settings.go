@@ -72,7 +72,7 @@ func (s *source) settings(dir string, known names) (text string, failed error) {
 					value += ", at least " + smallest
 				}
 				fmt.Fprintf(&out, "### %s.%s\n\n`%s`%s\n\n", title, id.Name, short(s.text(field.Type)), value)
-				if described := withoutDefault(comment); described != "" {
+				if described := withoutDefault(comment, value); described != "" {
 					fmt.Fprintf(&out, "%s\n\n", describe(described, id.Name))
 				}
 			}
@@ -103,11 +103,27 @@ func defaultOf(field, comment, code string) (string, error) {
 	return ", default " + special.ReplaceAllString(value, `\$0`), nil
 }
 
-var onlyDefault = regexp.MustCompile(`\n\n[Dd]efault [^.]*\.?$`)
+var (
+	onlyDefault = regexp.MustCompile(`\n\n[Dd]efault [^.]*\.?$`)
+	lastDefault = regexp.MustCompile(`([.;])\s+(?:[Dd]efault:?|[Tt]he\s+default\s+is)\s+([^;]*?)\.?$`)
+)
 
-func withoutDefault(comment string) string {
+// withoutDefault returns the comment without its last sentence if this sentence only repeats the default in shown.
+func withoutDefault(comment, shown string) string {
 	if short := onlyDefault.FindString(comment); short != "" && !strings.Contains(short, ";") && !strings.Contains(short, ",") {
 		return strings.TrimSuffix(comment, short)
+	}
+	last := lastDefault.FindStringSubmatch(comment)
+	if last == nil || shown == "" {
+		return comment
+	}
+	said := ", default " + special.ReplaceAllString(strings.Join(strings.Fields(last[2]), " "), `\$0`)
+	before := strings.TrimSuffix(comment, last[0]) + "."
+	if strings.HasPrefix(shown, said) {
+		return before
+	}
+	if more, ok := strings.CutPrefix(said, shown+", "); ok && strings.HasPrefix(more, "at ") {
+		return before + " " + strings.ToUpper(more[:1]) + more[1:] + "."
 	}
 	return comment
 }

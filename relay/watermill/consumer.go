@@ -60,9 +60,10 @@ type ConsumerConfig struct {
 	MessageID func(msg *message.Message) string
 
 	// Redelivered reports whether a message may have been delivered before. The Consumer records a redelivered message
-	// as an entry, whose handler calls `work`, unless the log already has an entry for the message. If `work` crashes
-	// its process repeatedly, the entry is dead. If only handlers of entries should call `work`, let Redelivered always
-	// return true. Redelivered is called concurrently. If Redelivered panics, the message counts as redelivered.
+	// as an entry, unless the log already has an entry for the message. The handler of this entry calls the function
+	// `work` that you give to Consume. If `work` crashes its process repeatedly, the entry is dead. If only
+	// handlers of entries should call `work`, let Redelivered always return true. Redelivered is called concurrently.
+	// If Redelivered panics, the message counts as redelivered.
 	//
 	// The default function reads the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and
 	// x-acquired-count. Other subscribers do not mark redelivered messages, so the Consumer calls `work` for each of
