@@ -208,6 +208,10 @@ bench-without: ## measure what features cost programs that do not use them, besi
 	$(GO) test -C bench -c -overlay $(build)/without-overlay.json -o $(build)/bench-without.test .
 	$(GO) test -C bench -count=1 -timeout 1h -run '^TestWithout$$' -v . -without $(build)/bench-without.test -out $(build)/without.json -pairs=$(or $(PAIRS),10) $(if $(SIZE),-size=$(SIZE)) $(if $(PART),-only=$(PART))
 
+.PHONY: bench-operations
+bench-operations: ## measure what everything of Operations costs entries that succeed, beside the same program without it; PART=record,sustained,drain SIZE=0.6 PAIRS=10; build/operations.json
+	$(GO) test -C bench -count=1 -timeout 1h -run '^TestOperations$$' -v . -out $(build)/operations.json -pairs=$(or $(PAIRS),10) $(if $(SIZE),-size=$(SIZE)) $(if $(PART),-only=$(PART))
+
 .PHONY: bench-wait
 bench-wait: ## measure how soon Wait returns, with Redis and without, here and in another process, three minutes; build/waits.json
 	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestWaits$$' -v . $(if $(SIZE),-size=$(SIZE))

@@ -37,6 +37,12 @@ func operations() *compensator.Operations {
 	return &compensator.Operations{Types: types}
 }
 
+func everyOperation() *compensator.Operations {
+	every := operations()
+	every.Attempts, every.Statistics, every.Instances = true, true, true
+	return every
+}
+
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000"}
 
 func (a *arena) fillAdminLog(ended int) {

@@ -250,8 +250,7 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))
-	a.operations = operations()
-	a.operations.Attempts, a.operations.Statistics, a.operations.Instances = true, true, true
+	a.operations = everyOperation()
 	defer func() { a.operations = nil }()
 	i := a.measureIdle(0, 1, rest)
 	return []figure{{What: "a process at rest, with all of Operations: statements", Unit: "/s", Most: []float64{0.25}, Got: []float64{i.Statements}}}

@@ -73,23 +73,13 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest, with their goals. If the parameter least is above 0, the median of the ratio
-// must be at least this number. If least is 0, the setting must cost nothing, so the upper end of the interval of the
-// ratio must be at least 1.
-//
-// The last figure has no goal. For a setting that costs nothing, its three numbers are about 0: an entry needs the same
-// statements, Redis calls and allocations with the setting and without it.
+// ratios returns the figures of a contest with a setting and without it. The median of the ratio must be at least the
+// number least.
 func ratios(r row, sides string, least float64) []figure {
-	found := []figure{
-		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},
+	return []figure{
+		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Most: []float64{least}, Got: []float64{r.Ratio.Median}},
 		{What: "its interval: upper / lower end", Least: true, Got: []float64{r.Within[1], r.Within[0]}},
 		{What: "statements / Redis calls / allocations an entry, more than without",
 			Got: []float64{r.OursCost.Statements - r.TheirsCost.Statements, r.OursCost.Redis - r.TheirsCost.Redis, r.OursCost.Allocs - r.TheirsCost.Allocs}},
 	}
-	if least > 0 {
-		found[0].Most = []float64{least}
-	} else {
-		found[1].Most = []float64{1}
-	}
-	return found
 }

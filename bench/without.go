@@ -67,6 +67,31 @@ func (r featureRow) String() string {
 		both("%.1f", r.With.Allocs, r.Without.Allocs), both("%.0f", r.With.Bytes, r.Without.Bytes))
 }
 
+// usualWorks are the works of entries that succeed.
+func usualWorks() []featureWork {
+	n := func(full int) int { return max(1, int(float64(full)**size)) }
+	return []featureWork{
+		{name: workRecord, entries: n(8_000)},
+		{name: workSustained, entries: n(6_000)},
+		{name: workDrain, entries: n(40_000), backlog: true},
+	}
+}
+
+// compareSides lets two sides do each work in turn, and prints and saves a row for each work.
+func (a *arena) compareSides(works []featureWork, sides [2]*sideProcess) {
+	a.Helper()
+	var found []featureRow
+	for _, w := range works {
+		a.runFeaturePairs(featureWork{w.name, max(1, w.entries/4), w.backlog}, sides[0], sides[1], 1) // Warm both up.
+		found = append(found, a.runFeaturePairs(w, sides[0], sides[1], *pairs))
+	}
+	fmt.Print("\n", featureHead, "\n")
+	for _, r := range found {
+		fmt.Println(r)
+	}
+	a.must(save(*out, found))
+}
+
 func (a *arena) runFeaturePairs(w featureWork, with, without *sideProcess, pairs int) featureRow {
 	a.Helper()
 	var seconds, rates, processor, cpuWith, cpuWithout []float64
@@ -121,7 +146,10 @@ const sideEnv = "BENCH_SIDE_WORKER"
 
 // For each line of its input, which names a work and a number of entries, a sideWorker does one round and writes a
 // roundResult.
-type sideWorker struct{ DSN, Redis string }
+type sideWorker struct {
+	DSN, Redis string
+	Operates   bool // whether the library runs with everything of Operations
+}
 
 type sideProcess struct {
 	a       *arena
@@ -129,9 +157,9 @@ type sideProcess struct {
 	results *json.Decoder
 }
 
-func (a *arena) startSide(binary string) *sideProcess {
+func (a *arena) startSide(binary string, operates bool) *sideProcess {
 	a.Helper()
-	text, err := json.Marshal(sideWorker{a.dsn, a.redis.Addr()})
+	text, err := json.Marshal(sideWorker{a.dsn, a.redis.Addr(), operates})
 	a.must(err)
 	cmd := exec.Command(binary)
 	cmd.Env = append(os.Environ(), sideEnv+"="+string(text))
@@ -197,7 +225,11 @@ func (w sideWorker) round(name string, n int) (r roundResult, err error) {
 	if name == workRecord {
 		handler, opts.Delay = nil, time.Second
 	}
-	l, err := openLibrary(db, client, compensator.HandlerConfig[raw]{Concurrency: 1000}, nil, handler)
+	var settings *compensator.Operations
+	if w.Operates {
+		settings = everyOperation()
+	}
+	l, err := openLibrary(db, client, compensator.HandlerConfig[raw]{Concurrency: 1000}, settings, handler)
 	if err != nil {
 		return r, err
 	}

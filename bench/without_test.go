@@ -2,8 +2,8 @@ package bench
 
 import (
 	"flag"
-	"fmt"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -15,24 +15,15 @@ func TestWithout(t *testing.T) {
 		t.Fatal("-without names no binary: run make bench-without")
 	}
 	a := newArena(t)
-	n := func(full int) int { return max(1, int(float64(full)**size)) }
-	sides := [2]*sideProcess{a.startSide(os.Args[0]), a.startSide(*without)}
+	a.compareSides(chosenWorks(t), [2]*sideProcess{a.startSide(os.Args[0], false), a.startSide(*without, false)})
+}
+
+func TestOperations(t *testing.T) {
+	a := newArena(t)
+	a.compareSides(chosenWorks(t), [2]*sideProcess{a.startSide(os.Args[0], true), a.startSide(os.Args[0], false)})
+}
+
+func chosenWorks(t *testing.T) []featureWork {
 	chosen := partsIn(t, "only", *only, workRecord, workSustained, workDrain)
-	var found []featureRow
-	for _, w := range []featureWork{
-		{name: workRecord, entries: n(8_000)},
-		{name: workSustained, entries: n(6_000)},
-		{name: workDrain, entries: n(40_000), backlog: true},
-	} {
-		if !chosen(w.name) {
-			continue
-		}
-		a.runFeaturePairs(featureWork{w.name, w.entries / 4, w.backlog}, sides[0], sides[1], 1) // Warm both up.
-		found = append(found, a.runFeaturePairs(w, sides[0], sides[1], *pairs))
-	}
-	fmt.Print("\n", featureHead, "\n")
-	for _, r := range found {
-		fmt.Println(r)
-	}
-	a.must(save(*out, found))
+	return slices.DeleteFunc(usualWorks(), func(w featureWork) bool { return !chosen(w.name) })
 }
