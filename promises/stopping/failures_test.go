@@ -27,6 +27,6 @@
 // Action: Alert on `Health`.
 //
 // F86: The labels of the core's events might grow without limit.
-// Result: Events have ids and types as labels, and nothing else. This is checked by review: no test.
+// Result: Events have ids and types as labels, and nothing else. No test checks this, only the review of each change.
 
 package stopping
