@@ -114,7 +114,7 @@ func TestANight(t *testing.T) {
 	}
 }
 
-// README.md documents the exit codes. TestInterrupted checks 130.
+// docs/reference/command-line.md documents the exit codes. TestInterrupted checks 130.
 // Failure: F134
 func TestExitCodes(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func referenceOfCommands(root *cobra.Command) string {
 	describe = func(c *cobra.Command) {
 		if c.Runnable() && !c.Hidden {
 			fmt.Fprintf(&out, "\n### %s\n\n```text\n%s\n```\n\n%s.\n", strings.TrimPrefix(c.CommandPath(), "compensator "), c.UseLine(), strings.TrimSuffix(inMarkdown(c.Short), "."))
-			out.WriteString(flagBlock(c.LocalNonPersistentFlags().FlagUsages()))
+			out.WriteString(flagBlock(strings.ReplaceAll(c.LocalNonPersistentFlags().FlagUsages(), whereHelp, "see Filters")))
 		}
 		for _, child := range c.Commands() {
 			describe(child)
@@ -46,7 +46,7 @@ func referenceOfCommands(root *cobra.Command) string {
 	for _, child := range root.Commands() {
 		describe(child)
 	}
-	return "\n## Flags of every command\n" + flagBlock(root.PersistentFlags().FlagUsages()) + "\n## Commands\n" + out.String() + "\n"
+	return "\n## Flags of every command\n" + flagBlock(root.PersistentFlags().FlagUsages()) + "\n## Filters\n\n`--where` takes conditions, separated by commas:\n\n- " + strings.ReplaceAll(inMarkdown(whereHelp), ". ", "\n- ") + "\n\n## Commands\n" + out.String() + "\n"
 }
 
 func flagBlock(usages string) string {
