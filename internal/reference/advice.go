@@ -168,7 +168,7 @@ var errorAdvice = map[string]advice{
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
-		"If the consumer dies before it acknowledges a message of a stream, the message never comes again. So the consumer would lose messages.",
+		"A stream does not deliver a message again after a consumer has died, so messages would be lost.",
 		"Consume from a classic or quorum queue.",
 	},
 	"rabbitmq.RefusedError": {
@@ -184,7 +184,7 @@ var errorAdvice = map[string]advice{
 		"Set `ConsumerConfig.Refused`, which moves refused messages to a place where a person finds them.",
 	},
 	"relay.ErrStream": {
-		"If the consumer dies before it acknowledges a message of a stream, the message never comes again. So the consumer would lose messages.",
+		"A stream does not deliver a message again after a consumer has died, so messages would be lost.",
 		"Consume from a queue.",
 	},
 }

@@ -136,7 +136,7 @@ var columnMeanings = map[string]string{
 	"_case.closed_at":     "When the case was closed, in milliseconds since 1970, UTC. 0 means that it is open.",
 
 	"_attempt.entry_id":     "The entry.",
-	"_attempt.slot":         "Half of `row_version`, modulo 50. Half, because the claim and the outcome of each attempt both raise the version. A later failed attempt with the same number overwrites the row.",
+	"_attempt.slot":         "Half of `row_version`, because claim and outcome both raise the version, modulo 50. A later failed attempt with the same number overwrites the row.",
 	"_attempt.row_version":  "Version of the entry during the attempt.",
 	"_attempt.epoch":        "Epoch of the entry.",
 	"_attempt.attempt":      "Number of the attempt in its epoch.",
@@ -189,7 +189,7 @@ var columnMeanings = map[string]string{
 
 	"_limit.limit_name":         "Name of the limit: `Limit.Of`, or the name of the type.",
 	"_limit.limit_key":          "The text that `Limit.Key` returns, or its hash if it is long. Not encrypted. Each claim under the limit locks the row with the empty key.",
-	"_limit.tat":                "Time at which the next start is due if starts come one `start_interval` apart, in nanoseconds since 1970, UTC (theoretical arrival time of the algorithm GCRA). A `burst` allows starts before this time.",
+	"_limit.tat":                "Time of the next start if starts come one `start_interval` apart (GCRA's theoretical arrival time), in nanoseconds since 1970, UTC. `burst` allows earlier starts.",
 	"_limit.granted_at":         "When the limit last allowed a start, in milliseconds since 1970, UTC.",
 	"_limit.starts":             "A number that grows with each start that the limit allows. A claim returns unused starts only if no other claim has changed this number.",
 	"_limit.holders":            "Entries that may have a permit, as id:version. A permit ends with the lease of its entry.",
