@@ -55,8 +55,9 @@ type Config struct {
 	// entry is due within four times ReconcileInterval. Default 10 min, at least 1 s.
 	Horizon time.Duration
 
-	// QueueLimit is the maximum number of entries of each type in the queue. Further entries of the type stay
-	// only in the database at first, as Horizon describes. Default 100,000; at least 1,000.
+	// QueueLimit is the number of entries of a type up to which the queue takes entries that wait. Above this number,
+	// further entries of the type stay only in the database at first, as Horizon describes. The queue always takes entries
+	// that are due within four times ReconcileInterval. Default 100,000; at least 1,000.
 	QueueLimit int
 
 	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep
