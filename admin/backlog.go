@@ -34,11 +34,13 @@ func isRecent(r BacklogReading) bool {
 	return r.Known && r.Age < maxBacklogAge && r.Age > -maxBacklogAge
 }
 
-// AddBacklog sets o.BacklogAge, and the Backlog of each type in o for which the reading r has a count. Overview stops
-// counting at 1,000. AddBacklog replaces a count that stopped by the count in r, unless the count in r is smaller.
+// AddBacklog sets o.BacklogAge, and the Backlog of each type in o that has a count in the reading r.
 //
-// If r is not Known, or is older than five minutes, AddBacklog changes nothing. If Operations.Statistics is set,
-// Overview calls AddBacklog itself.
+// Overview counts at most 1,000 entries of each type and state. If Overview reached 1,000, AddBacklog takes the count
+// from r instead. A count in r that is smaller is old, and AddBacklog ignores it.
+//
+// If the field r.Known is false or r is older than five minutes, AddBacklog changes nothing. If Operations.Statistics
+// is set, Overview calls AddBacklog itself.
 func (o *Overview) AddBacklog(r BacklogReading) {
 	if !isRecent(r) {
 		return
@@ -60,8 +62,8 @@ func (o *Overview) AddBacklog(r BacklogReading) {
 	}
 }
 
-// Waiting returns how many entries of the type are pending, retrying or compensating. If hasMore is true, counting stopped
-// early, and n is a lower bound.
+// Waiting returns how many entries of the type are pending, retrying or compensating. If hasMore is true, counting
+// stopped early, and n is a lower bound.
 func (t TypeOverview) Waiting() (n int, hasMore bool) {
 	for _, c := range t.Counts {
 		if !c.State.Terminal() {

@@ -38,8 +38,9 @@ type bed struct {
 	dead, succeeded, pending compensator.Entry // entries of type refund; the type mail has entries in the same states
 	otherDead                compensator.Entry
 
-	bulk     admin.BulkID // action of ann on dead; only prepared sets it
-	matching admin.BulkID // action of ann on all dead refunds; only prepared sets it
+	// The next ids name two actions of the actor "ann". They are set only in a bed that the function prepared returns.
+	bulk     admin.BulkID // requeue of bed.succeeded and bed.dead. Only bed.dead still waits for ContinueBulk
+	matching admin.BulkID // requeue of all dead entries of type refund
 }
 
 const (
@@ -47,7 +48,8 @@ const (
 	mailType   = "mail"
 )
 
-// watched is a store in memory that calls the hooks of a test. A hook that is nil is not called.
+// watched is a store in memory that calls the hooks of a test. A hook that is nil is not called. The hooks keeps and
+// outlines make a case or a row look as if an older version of the library had stored it.
 type watched struct {
 	*compensatortest.MemoryStore
 	entries   func(f admin.Filter)                                // called before List
@@ -61,8 +63,8 @@ type watched struct {
 	looked    atomic.Int64                                        // number of calls of Types
 	bulkReads atomic.Int64                                        // number of calls of Bulk
 	loaded    atomic.Int64                                        // number of calls of Load, which reads contents
-	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return, to make it look like a case of an older version
-	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns, to make it look like a row of an older version
+	keeps     func(c *admin.Case)                                 // changes each case that Cases and CasesOf return
+	outlines  func(row *processlog.Row)                           // changes each row that Outlines returns
 }
 
 func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {

@@ -67,8 +67,9 @@ func (d *Admin) begun(ctx context.Context, opts BulkOptions, id BulkID) (BulkID,
 	return BulkID{Record: batches[0].Record, Secret: id.Secret}, nil
 }
 
-// once carries out an action, unless the actor has begun one with the same key. It calls begin with the id of the new
-// action, whose Record is 0. The function begin returns the id with its Record.
+// once returns the id of an earlier action, if the actor has used the same key for the same right before. Otherwise
+// once calls the function begin, which carries out a new action. The function begin takes an id with Record 0. It
+// returns the id with the number of the action's first record.
 func (d *Admin) once(ctx context.Context, a Actor, action Right, opts BulkOptions, begin func(id BulkID) (BulkID, error)) (BulkID, error) {
 	id, err := opts.newBulkID(a, action)
 	if err != nil {
@@ -78,7 +79,7 @@ func (d *Admin) once(ctx context.Context, a Actor, action Right, opts BulkOption
 		return earlier, err
 	}
 	begunNow, err := begin(id)
-	if begunNow.Record == 0 && opts.Key != "" && errors.Is(err, ErrChanged) { // The same form has begun the action meanwhile.
+	if begunNow.Record == 0 && opts.Key != "" && errors.Is(err, ErrChanged) { // Meanwhile another call with the same key has begun the action.
 		return d.begun(ctx, opts, id)
 	}
 	return begunNow, err
@@ -229,8 +230,8 @@ func (c *checkedChange) skipped(entries []Seen) (skipped []BulkSkip) {
 // More values of BulkSkip.Why. Package processlog defines the other values.
 const (
 	bulkNotAllowed = "not_allowed"
-	bulkUnknown    = "unknown"  // the outcome is unknown, and Checked was not set
-	bulkFinished   = "finished" // the entry has ended, and Again was not set
+	bulkUnknown    = "unknown"  // the outcome is unknown, and the field Change.Checked was false
+	bulkFinished   = "finished" // the entry has ended, and the field Change.Again was false
 )
 
 func skipWord(err error) string {
@@ -272,18 +273,18 @@ func (d *Admin) storeBatch(ctx context.Context, a Actor, c checkedChange, batch 
 // BulkOutcome says what has become of an entry since an action changed it.
 type BulkOutcome string
 
-// The outcomes of entries.
+// The outcomes of an entry that an action has changed.
 const (
-	BulkSucceeded   BulkOutcome = "succeeded"       // it has succeeded
-	BulkCompensated BulkOutcome = "compensated"     // it was compensated
-	BulkSettled     BulkOutcome = "settled by hand" // it is settled manually
-	BulkCancelled   BulkOutcome = "cancelled"       // it is cancelled
-	BulkDead        BulkOutcome = "dead"            // it is dead. If the action was a requeue, it has died again
-	BulkRetrying    BulkOutcome = "retrying"        // an attempt has failed, and the next one waits
-	BulkRunning     BulkOutcome = "running"         // an attempt holds it
+	BulkSucceeded   BulkOutcome = "succeeded"       // the entry has succeeded
+	BulkCompensated BulkOutcome = "compensated"     // the entry was compensated
+	BulkSettled     BulkOutcome = "settled by hand" // the entry is settled manually
+	BulkCancelled   BulkOutcome = "cancelled"       // the entry is cancelled
+	BulkDead        BulkOutcome = "dead"            // the entry is dead. After a requeue this means that it has died again
+	BulkRetrying    BulkOutcome = "retrying"        // an attempt has failed, and the next attempt has not begun
+	BulkRunning     BulkOutcome = "running"         // an attempt of the entry is running
 	BulkWaiting     BulkOutcome = "waiting"         // no attempt has begun
-	BulkOverridden  BulkOutcome = "changed"         // another person or a service has changed it since
-	BulkGone        BulkOutcome = "gone"            // it was purged
+	BulkOverridden  BulkOutcome = "changed"         // after the action, another person or a service has changed the entry
+	BulkGone        BulkOutcome = "gone"            // the entry was purged
 )
 
 // BulkOutcomes lists all outcomes: first those that need a person.
@@ -308,10 +309,11 @@ type BulkView struct {
 	LeftOut  map[string]int      `json:"left_out"`          // number of entries that the action left as they were, by BulkSkip.Why
 	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the first entry, until ContinueBulk is called after TryFirst; else empty
 
-	// The next fields are for actions of StartMatching. For these actions, Total is the number of entries that matched at the
-	// start. Skipped and Outcomes cover only the first batch and the last 20 batches.
-	Search      *Search `json:"search,omitempty"`       // what the action is about; nil for other actions
-	More        bool    `json:"more,omitempty"`         // whether more than Total entries matched. Left is then a lower bound
+	// The next fields are for actions of StartMatching. For these actions, Total is the number of matching entries that
+	// StartMatching counted. StartMatching counts at most 10,000 entries. Skipped and Outcomes cover only the first batch
+	// and the last 20 batches.
+	Search      *Search `json:"search,omitempty"`       // search that selects the entries; nil for other actions
+	More        bool    `json:"more,omitempty"`         // whether more entries may match than were counted. Left is then a lower bound
 	NotFollowed int     `json:"not_followed,omitempty"` // number of changed entries that Outcomes leaves out
 	StoppedBy   string  `json:"stopped_by,omitempty"`   // person who stopped the action; empty if nobody did
 
@@ -355,7 +357,9 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 	}
 	for _, e := range bulk.entries {
 		row, isFound := rows[e.ID]
-		if !mayRead.holds(ctx, row.BusinessType) && (isFound || a.ID != view.Actor) { // A purged entry has no type.
+		// Leave out an entry that the actor may not see. Nobody knows the type of a purged entry. The person who began the
+		// action still sees the purged entry, and so do actors with the rights for the empty type.
+		if !mayRead.holds(ctx, row.BusinessType) && (isFound || a.ID != view.Actor) {
 			continue
 		}
 		view.Changed++

@@ -47,9 +47,11 @@ const maxGroups = 1000
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
 // SeeEntries for each type.
 //
-// The log returns at most 1,000 sums by type, failure and currency, the largest first. If it may have further sums, the
-// result more is true, and groups and cases may be missing. Actors who may see every type share one result, as for
-// Overview. For other actors Groups reads the log each time.
+// Groups adds up rows of the log. The log returns one row for each type, failure and currency. It returns at most
+// 1,000 rows, those with the most cases first. The second result is true if the log has returned 1,000 rows. Groups may
+// then be missing, and the numbers of cases may be too small.
+//
+// Actors who may see every type share one result, as for Overview. For other actors Groups reads the log each time.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.listGroups(ctx, a, "", d.cachedFailures)
 }
@@ -127,7 +129,7 @@ func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 	return page, err
 }
 
-// cases does not mask errors.
+// The method cases returns errors in full, also to actors without SeeErrors. Its callers hide them.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	mayRead := d.rightsOf(a, SeeEntries)
 	types, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)

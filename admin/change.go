@@ -126,11 +126,18 @@ var (
 	errFinished = errors.New("admin: the entry has ended already, and Again is not set")
 )
 
-// A bulk action changes its entries in several parts.
+// part says how checkChange treats the entries of one Change. A bulk action carries out several Changes, and each of
+// them is a part of the action.
 type part struct {
-	total     int               // number of entries of the whole action, for Subject.Count
-	leavesOut bool              // whether to leave out entries that need Checked or Again, each with an error in its answer; else they make the whole part fail
-	match     *processlog.Match // if it is set, the entries need not have the versions of the Change, but must match
+	total int // number of entries of the whole action, for Subject.Count
+
+	// leavesOut says what happens to an entry that Change.Unchecked names. If it is true, only this entry stays as it is,
+	// and its answer is an error. If it is false, checkChange returns an *UncheckedError, and no entry is changed.
+	leavesOut bool
+
+	// match selects the entries that may be changed, whatever their versions. Nil means that an entry must have the
+	// version in Change.Entries.
+	match *processlog.Match
 }
 
 func (d *Admin) checkChange(ctx context.Context, a Actor, ch Change, of part) (c checkedChange, err error) {
@@ -212,9 +219,9 @@ func (ch Change) leftOut(line Line) error {
 	return errFinished
 }
 
-// Offers reports whether Change would apply an action to the entry of line, if the entry has not changed since.
-//
-// Offers assumes that Checked and Again are set. It sends no query and records nothing.
+// Offers reports whether Change would apply an action to the entry that line shows. Offers assumes three things: the
+// entry has not changed since line was read, and the fields Change.Checked and Change.Again are true. It sends no query
+// and records nothing.
 func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
 	if d.readOnly || !changesContent(action, line.Entry) {
 		return false

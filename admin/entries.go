@@ -34,7 +34,7 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage,
 	return page, err
 }
 
-// entries does not mask the entries.
+// The method entries returns errors in full, also to actors without SeeErrors. Its callers hide them.
 func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
 	mayRead, types, hasTypes, err := d.searchedTypes(ctx, a, filter, rights...)
 	if err != nil || !hasTypes {

@@ -277,8 +277,14 @@ func (x *explainer) holdReason(process string, hold ClaimHold) Reason {
 	return Reason{Code: code, Name: process, N: hold.N, At: x.explanation.At.Add(-hold.For)}
 }
 
-// addWaits explains an entry that has not ended and that no process holds. If the type is paused, work is stopped after
-// a loss or another entry blocks the entry, addWaits adds no reason of this process or of the queue.
+// addWaits explains an entry that has not ended and that no process holds.
+//
+// Each of these facts alone keeps the entry from running:
+//   - The type is paused.
+//   - Work is stopped after a loss.
+//   - Another entry blocks the entry.
+//
+// If one of these facts holds, addWaits adds no reason of this process or of the queue.
 func (x *explainer) addWaits(ctx context.Context) error {
 	var loss *processlog.LossError
 	isStopped := errors.As(x.local.Lost, &loss) && loss.Stopped

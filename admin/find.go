@@ -15,9 +15,9 @@ import (
 const (
 	minPrefix     = 3  // Near compares only texts of this length or longer
 	maxNear       = 5  // maximum number of ids that Near returns
-	sampledIDs    = 50 // number of entries whose ids one query reads for a comparison with the text
-	maxVariants   = 12 // number of spellings with two exchanged letters to try
-	maxBeginnings = 4  // number of beginnings of other ids, such as "o-", to try before the text
+	sampledIDs    = 50 // maximum number of ids that one query reads for a comparison with the text of the search
+	maxVariants   = 12 // maximum number of spellings with two exchanged letters that Near tries
+	maxBeginnings = 4  // maximum number of beginnings of other ids, such as "o-", that Near puts before the text
 )
 
 // IDKind is the kind of an id, for example a business id or a batch id.
@@ -139,7 +139,7 @@ func (s *nearSearch) addEntryIDs(ctx context.Context) error {
 	for _, row := range rows {
 		s.add(KindEntry, row.ID.String())
 	}
-	s.found = s.found[:min(len(s.found), maxNear/2)] // Leave room for the other kinds.
+	s.found = s.found[:min(len(s.found), maxNear/2)] // Leave room for ids of other kinds, for example business ids.
 	return err
 }
 
@@ -165,7 +165,7 @@ func (s *nearSearch) addBeginnings(ctx context.Context) error {
 		return err
 	}
 	if number, err := compensator.ParseEntryID(strings.TrimPrefix(s.text, "#")); err == nil && len(page.Entries) > 0 && number.Compare(page.Entries[0].ID) > 0 {
-		s.add(KindEntry, page.Entries[0].ID.String()) // The log has no such number yet, so name its newest one.
+		s.add(KindEntry, page.Entries[0].ID.String()) // The text is a higher id than that of the newest entry, so offer the newest entry.
 	}
 	var beginnings []string
 	for i := range page.Entries {

@@ -17,7 +17,7 @@ import (
 
 func ordered(t *testing.T, ids map[string]string) *bed {
 	b := newBed(t)
-	for _, id := range slices.Sorted(maps.Keys(ids)) { // Near names the newest entry, so record them in a known order.
+	for _, id := range slices.Sorted(maps.Keys(ids)) { // The method Near returns the newest entry for some texts, so record the entries in a known order.
 		b.die(ids[id], compensator.Options{IdempotencyKey: compensator.IdempotencyKey("find " + id), BusinessID: id, BusinessExtID: "ext-" + id, BatchID: "b:" + id})
 	}
 	return b

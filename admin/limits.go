@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Limited is a type with entries that wait for a limit (TypeConfig.Limit), as far as the process that serves the Admin knows.
+// Limited is a type with entries that wait for a limit (TypeConfig.Limit), as far as the process that serves the Admin
+// knows.
 type Limited = observe.LimitedType
 
 // Limited lists the types with entries that wait for a limit. It needs SeeOverview. It leaves out types that the actor
@@ -25,8 +26,8 @@ func (d *Admin) visibleLimited(ctx context.Context, limited []Limited, mayRead *
 	return slices.DeleteFunc(slices.Clone(limited), func(l Limited) bool { return !mayRead.holds(ctx, l.BusinessType) })
 }
 
-// Limit describes a limit on the starts of entries (TypeConfig.Limit). Limits does not list a limit before a process
-// has claimed an entry under it.
+// Limit describes a limit on the starts of entries (TypeConfig.Limit). Admin.Limits lists a limit only after a process
+// has claimed an entry to which the limit applies.
 type Limit struct {
 	Name  string   `json:"name"`           // name of the limit
 	Types []string `json:"business_types"` // types that share the limit and that the actor may see, sorted
@@ -51,7 +52,8 @@ func (l Limit) Changed() bool { return l.Person != LimitValues{} }
 // LimitValues are the numbers of a limit.
 type LimitValues = processlog.LimitValues
 
-// Interval returns the time between two starts for a rate of starts in a period. It rounds up, as TypeConfig.Limit does.
+// Interval returns the time between two starts for a rate of starts in a period. It rounds up, as TypeConfig.Limit
+// does.
 func Interval(starts int64, period time.Duration) time.Duration {
 	return (period + time.Duration(starts) - 1) / time.Duration(starts)
 }
@@ -139,7 +141,9 @@ func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values Lim
 	return d.log.Operations().PutLimit(ctx, limit, ops...)
 }
 
-// refuseLimit names a type in the record only if the actor may see or change it. Without such a type, the error is that of an absent limit.
+// refuseLimit records that the actor may not change a limit. The record names the first type of the limit that the
+// actor may see or change. If there is no such type, refuseLimit returns ErrNotFound, as for a limit that does not
+// exist. Otherwise it returns ErrNotAllowed.
 func (d *Admin) refuseLimit(ctx context.Context, a Actor, types []string, subject, name, reason string) error {
 	ctx = withAction(ctx)
 	op, isHidden := processlog.Operation{Action: string(ChangeLimit), Subject: subject, Reason: reason}, true

@@ -26,9 +26,11 @@ type (
 var ErrChanged = processlog.ErrChanged
 
 // Log reads and changes the log of one Compensator. A Log is for programs: it asks for no rights and needs no
-// Config.Operations. Each change still needs an actor and a reason, and is stored in the audit table. For people use an
-// Admin: see New. The methods may be called concurrently. A closed Compensator returns compensator.ErrClosed for
-// changes.
+// Config.Operations. Each change still needs an actor and a reason, and is stored in the audit table. If people act, use
+// an Admin instead, which admin.New returns.
+//
+// The methods may be called concurrently. After Compensator.Close, the methods that change the log return
+// compensator.ErrClosed.
 type Log struct{ c operating.Log }
 
 // Of returns the Log of c. It sends no query.
@@ -281,7 +283,9 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 					return deleted, errors.Join(errs...)
 				}
 			}
-			if n == 0 { // A step may find few entries because other transactions have locked some. More entries may come after the locked ones.
+			// Only 0 deleted entries mean the end. A smaller number than purgeStep may have another cause: the step has passed
+			// over entries that other transactions have locked. More entries may come after the locked entries.
+			if n == 0 {
 				break
 			}
 		}

@@ -186,16 +186,16 @@ func (p *matchingPlan) left(total int) int {
 // carries out the other batches, until BulkView.Left is 0. Change.Entries is ignored.
 //
 // The action visits entries in the order of their ids. It ends at the entry that was the newest one at the start, so it
-// visits each entry at most once. An entry is changed if it matches when its batch begins, whatever its version.
-// Without Checked, the action leaves out entries whose outcome is unknown. Without Again, it leaves out entries that
-// have ended.
+// visits each entry at most once. An entry is changed if it matches when its batch begins, whatever its version. If
+// ch.Checked is false, the action leaves out entries whose outcome is unknown. If ch.Again is false, the action leaves
+// out entries that have ended.
 //
 // A batch has at most MaxEntries entries. One transaction changes the entries and stores the position of the action. If
 // a process is killed, ContinueBulk continues after the last stored batch.
 //
-// StartMatching needs the rights of Change and Matching. Each batch checks them again. If no entry matches,
-// StartMatching stores nothing and returns a zero BulkID. If the actor may change no matching entry, it returns
-// ErrNotAllowed.
+// StartMatching needs the rights that Admin.Change and Admin.Matching need. Each batch checks them again. If no entry
+// matches, StartMatching stores nothing and returns a zero BulkID. If the actor may change no matching entry,
+// StartMatching returns ErrNotAllowed.
 func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Search, opts BulkOptions) (BulkID, error) {
 	if d.readOnly {
 		return BulkID{}, ErrReadOnly
@@ -211,7 +211,7 @@ func (d *Admin) StartMatching(ctx context.Context, a Actor, ch Change, search Se
 			return BulkID{}, err
 		}
 		run.id, run.once, run.plan.TriesFirst = id, opts.Key != "", opts.TryFirst
-		err = run.goOn(ctx, 1) // A person soon sees the page of the action, and can stop it.
+		err = run.goOn(ctx, 1) // Only one batch, so that the person soon sees the page of the action and can stop it there.
 		if run.id.Record == 0 {
 			return BulkID{}, err
 		}
@@ -401,10 +401,11 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 	return ch
 }
 
-// isTrial reports whether the next batch changes one entry only.
+// isTrial reports whether the next batch is a trial, which changes one entry only: see BulkOptions.TryFirst.
 func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
 
-// goOn carries out up to maxBatches batches. If a trial has changed its one entry, goOn stops after this batch.
+// goOn carries out up to maxBatches batches. A batch that is a trial changes one entry only: see BulkOptions.TryFirst.
+// After a trial that has changed an entry, goOn stops, because a person must first see how the entry ended.
 func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 	ids, err := r.d.matchingIDs(ctx, r.plan.Matching.match(), maxSurveyed)
 	if err != nil {
@@ -450,8 +451,8 @@ func (r *matchingRun) check(ctx context.Context, ids []compensator.EntryID) (c c
 		return c, nil, err
 	}
 	if r.isOther && slices.Contains(c.answers, ErrNotAllowed) {
-		// Do not store the batch. Its record would skip the entry for good, but a person with the right may still
-		// change it.
+		// Do not store the batch. The stored batch would move the position of the action past the entry that this actor
+		// may not change. The action would never come back to the entry, although a person with the right could change it.
 		return c, nil, ErrNotAllowed
 	}
 	entries = ch.Entries

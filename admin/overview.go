@@ -42,9 +42,10 @@ type TypeOverview struct {
 // open, this process claims no entry of the type.
 type Broken struct {
 	Type  string    `json:"type"`  // business type
-	Since time.Time `json:"since"` // when the breaker opened, by the clock of that process
-	// ProbeAt is when that process tries one entry again, by its clock. If ProbeAt is in the past, the attempt is
-	// running, or no entry is due.
+	Since time.Time `json:"since"` // when the breaker opened, by the clock of the process that serves the Admin
+
+	// ProbeAt is when the process that serves the Admin tries one entry again, by the clock of this process. If ProbeAt
+	// is in the past, the attempt is running, or no entry is due.
 	ProbeAt time.Time `json:"probe_at"`
 	Error   string    `json:"error"` // error of the last failed call; masked without SeeErrors
 }

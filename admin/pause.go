@@ -79,9 +79,9 @@ type PauseOptions struct {
 
 const maxPause = 366 * 24 * time.Hour
 
-// PauseWith does the same as Pause, with options. A pause with PauseOptions.For ends by itself, at a time of the
-// database's clock. No process starts an entry of the type earlier. Resume ends the pause at once. With
-// PauseOptions.Instead, the new For begins now.
+// PauseWith does the same as Pause, with options. If the field opts.For is set, the pause ends by itself when this time
+// has passed on the database's clock. No process starts an entry of the type earlier. Resume ends the pause at once. If
+// the field opts.Instead is set, PauseWith replaces a pause, and the time opts.For begins at this call.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {

@@ -47,17 +47,17 @@ const (
 // ended
 )
 
-// MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three, because a
-// process reports only its next three slots.
+// MaxMissed is the largest value of PeriodicType.Missed. With ScheduleOfProcess, Missed is at most three: the Admin
+// knows only the three slots that were the next ones when the process stored them.
 const MaxMissed = 1000
 
 // HasPeriodic reports whether Periodic was called in the process that serves the Admin. It sends no query. HasPeriodic
 // returns false for the zero Admin.
 func (d *Admin) HasPeriodic() bool { return d.log != nil && len(d.log.Schedules()) > 0 }
 
-// Periodic shows the periodic types for which the actor has SeeOverview. It names the entries of slots only with
-// SeeEntries, and processes only with SeeOverview for the empty type. It sends at most three statements, however many
-// types there are.
+// Periodic shows the periodic types for which the actor has SeeOverview. PeriodicType.Entry also needs SeeEntries for
+// the type. PeriodicType.Process also needs SeeOverview for the empty type. Periodic sends at most three statements,
+// however many types there are.
 func (d *Admin) Periodic(ctx context.Context, a Actor) (PeriodicTypes, error) {
 	type read struct {
 		now   time.Time
@@ -136,8 +136,9 @@ func (d *Admin) addSchedules(ctx context.Context, mayRead *typeRights, now time.
 	}
 }
 
-// lastSchedule returns the name of the process that was seen last among those with a schedule of the type. next returns
-// the slots that this process has reported, and then the zero time.
+// lastSchedule looks for the other process that has a schedule of the type and was seen last. It returns the name of
+// that process. The result next is a function that returns the slots that the process has reported, and then the zero
+// time. If no process has a schedule of the type, next is nil.
 func lastSchedule(instances []Instance, businessType string) (process string, next func(after time.Time) (time.Time, error)) {
 	var seenAt time.Time
 	for _, i := range instances {
@@ -158,8 +159,8 @@ func lastSchedule(instances []Instance, businessType string) (process string, ne
 	return process, next
 }
 
-// addSlots adds the slots after the last one to Next and Missed. next may be code of the user. If it fails, addSlots
-// stops.
+// addSlots adds the slots after t.Last to t.Next and t.Missed. The parameter next is the schedule, and may be code of
+// the user. If next returns an error, addSlots stops.
 func (t *PeriodicType) addSlots(ctx context.Context, now time.Time, next func(after time.Time) (time.Time, error)) {
 	mark := t.Last
 	if t.Entry.IsZero() && t.Schedule == ScheduleHere {

@@ -8,9 +8,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Queries of actions have their own limit, so that an action such as Pause never waits for other reads.
 const (
-	maxReads        = 4               // maximum number of concurrent queries for reads
-	maxActionReads  = 2               // maximum number of concurrent queries for actions. It is separate, so that an action such as Pause never waits for reads
+	maxReads        = 4               // maximum number of concurrent queries of reads
+	maxActionReads  = 2               // maximum number of concurrent queries of actions
 	defaultReadTime = 2 * time.Second // default of Options.ReadTime
 )
 

@@ -85,7 +85,8 @@ func (r Right) isWrite() bool {
 	return true
 }
 
-// typeRights caches for which types an actor has all rights in the field rights.
+// typeRights answers for which types the actor has every right in typeRights.rights. It stores each answer, so it asks
+// Access once for each type.
 type typeRights struct {
 	d          *Admin
 	actor      Actor

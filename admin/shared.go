@@ -29,7 +29,9 @@ type cached[T any] struct {
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
-// get reads a new result if the result is too old, or if an action happened since its reading began. A caller that waited for a reading gets its result, however old.
+// get returns the last result, or reads a new result. It reads a new result if the last one is too old, or if an action
+// happened after the reading of the last one began. A caller that waited for a reading gets the result of that reading,
+// however old.
 func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
 	var zero T
 	calledAt := time.Now()
@@ -99,8 +101,8 @@ func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlo
 	return sums, err
 }
 
-// readFailures reads the sums and scrubs their errors. cachedFailures caches the scrubbed errors, so that they are not
-// scrubbed again for each reader.
+// readFailures reads the open cases, added up by type, failure and currency. It scrubs the errors here, so that
+// cachedFailures stores scrubbed errors and need not scrub them again for each reader.
 func (d *Admin) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
 	sums, err := runQuery(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.log.Operations().CaseGroups(ctx, types, failure)

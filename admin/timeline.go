@@ -25,7 +25,7 @@ const (
 	EventFailed     EventKind = "failed"     // an attempt failed: see Event.Attempt
 	EventAction     EventKind = "action"     // a person or a program acted: see Event.Action
 	EventEnded      EventKind = "ended"      // the entry ended. A successful attempt has no event of its own
-	EventDue        EventKind = "due"        // the entry is due for its next attempt, which Admin.Explain explains
+	EventDue        EventKind = "due"        // when the entry is due for its next attempt. Admin.Explain says why the attempt has not begun
 )
 
 // Event is one line of an entry's timeline.
@@ -63,7 +63,8 @@ func (v EntryView) Timeline() []Event {
 	return append(append(events, middle...), finalEvent)
 }
 
-// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. It returns 0 for a settled or erased entry, because its counts belong to the previous epoch.
+// unrecordedAttempts returns how many counted failures of the present epoch are not in v.Attempts. It returns 0 for a
+// settled or erased entry, because the counts of this entry belong to the previous epoch.
 func (v EntryView) unrecordedAttempts() int {
 	e := &v.Entry
 	if !v.AttemptsKept || e.Erased || e.EndedBy == compensator.EndedByPerson {

@@ -13,8 +13,8 @@ import (
 
 // UncheckedError says that Change did nothing, because a person must check these entries first.
 type UncheckedError struct {
-	Unknown  []compensator.EntryID // an attempt may have had an effect; set Change.Checked after the check
-	Finished []compensator.EntryID // the work is finished; set Change.Again to run it again
+	Unknown  []compensator.EntryID // entries with an attempt that may have had an effect. When a person has checked the effects, set Change.Checked
+	Finished []compensator.EntryID // entries whose work is finished. To run them again, set Change.Again
 }
 
 const maxNamedUnchecked = 10
