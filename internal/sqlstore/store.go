@@ -1,5 +1,5 @@
 // Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method that sends it,
-// and a dialect holds the differences between databases.
+// and a dialect holds the differences between databases. docs/internals/statements.md shows the statements as sent.
 //
 // Each change of an entry is one guarded UPDATE (G4, one history). Rows are written by primary key, in ascending order, so
 // that producers never wait for them (G14, producers are not harmed). The time is always the database's (promise G9).

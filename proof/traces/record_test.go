@@ -84,6 +84,15 @@ type statements struct {
 	mu          sync.Mutex
 	connections map[uint64]int
 	lines       []string
+	texts       []string // of the statements that were run, since the last call of take
+}
+
+func (s *statements) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	texts := s.texts
+	s.texts = nil
+	return texts
 }
 
 // match always returns false, so that the proxy applies no fault.
@@ -97,6 +106,9 @@ func (s *statements) match(r faultproxy.Request) bool {
 		s.connections[r.Connection] = len(s.connections) + 1
 	}
 	kind := map[byte]string{comQuery: "query", comStmtPrepare: "prepare", comStmtExecute: "execute"}[r.Command]
+	if r.Runs() {
+		s.texts = append(s.texts, r.Text)
+	}
 	s.lines = append(s.lines, fmt.Sprintf("%d %s %s", s.connections[r.Connection], kind, normal(r.Text)))
 	return false
 }
@@ -110,22 +122,27 @@ const (
 
 func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Parallel()
-	config, err := mysql.ParseDSN(testservers.Database(t))
-	require.NoError(t, err)
-	proxy, err := faultproxy.NewMySQL(config.Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
-	config.Addr = proxy.Addr()
-	dsn := config.FormatDSN()
-	h := harness.StoreOn(t, dsn, harness.WatchedPool(dsn))
-	sent := &statements{connections: make(map[uint64]int)}
-	proxy.Arm(faultproxy.Rule{Match: sent.match, Fault: faultproxy.Count})
+	h, sent := openTraced(t, testservers.Database(t))
 	t.Cleanup(func() {
 		sent.mu.Lock()
 		defer sent.mu.Unlock()
 		r.add(t.Name(), sent.lines)
 	})
 	return h
+}
+
+func openTraced(t *testing.T, dsn string) (suite.Harness, *statements) {
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config.Addr = proxy.Addr()
+	dsn = config.FormatDSN()
+	h := harness.StoreOn(t, dsn, harness.WatchedPool(dsn))
+	sent := &statements{connections: make(map[uint64]int)}
+	proxy.Arm(faultproxy.Rule{Match: sent.match, Fault: faultproxy.Count})
+	return h, sent
 }
 
 func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {

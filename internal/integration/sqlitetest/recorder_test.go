@@ -90,6 +90,7 @@ type recordedConn struct {
 }
 
 func (c recordedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.r.keep("BEGIN", nil)
 	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 }
 
