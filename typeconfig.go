@@ -135,8 +135,8 @@ type BatchConfig[T any] struct {
 	Retry                 Retry                                                        // wait before the next attempt. Default Exponential(1 s, 10 min)
 	MaxWait               time.Duration                                                // age of an entry up to which Unavailable and Snooze do not count as failed attempts. Default 0: no limit
 	Breaker               Breaker                                                      // Breaker stops claims of this type in this process while a service that the handler calls is down. Default: no breaker
-	Compensate            func(ctx context.Context, e *Entry, v T) error               // Compensate undoes one entry at a time, at least once
-	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // CompensateTx undoes one entry at a time in a transaction, exactly once. Do not set Compensate as well
+	Compensate            func(ctx context.Context, e *Entry, v T) error               // Compensate undoes one entry. It may be called again for the same entry
+	CompensateTx          func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error // CompensateTx undoes one entry exactly once, in a transaction. Do not set Compensate as well
 	MaxCompensateAttempts int                                                          // number of failed compensations after which a person is needed. Default 10
 	CompensateCrashed     bool                                                         // CompensateCrashed also compensates an entry whose process died in three consecutive attempts
 
