@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The statistics are outdated at first, and new afterwards.
+// The statements run with outdated statistics of the server's optimizer, and again after ANALYZE TABLE has renewed the
+// statistics.
 // Failure: F117
 func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)

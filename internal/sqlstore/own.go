@@ -53,10 +53,12 @@ type ownConn struct {
 }
 
 const (
-	// ownLife is the maximum age while the user's pool has no open connection.
+	// ownLife is the maximum age of a connection of the library's own pool while the user's pool has no open
+	// connection.
 	ownLife = 5 * time.Minute
-	// ownLeast is the minimum age. The user's pool may open and close connections all the time. Without a minimum age,
-	// the own pool would do the same.
+	// ownLeast is the minimum age at which the library closes a connection of its own pool. The user's pool may open
+	// and close connections all the time. Without this minimum age, the library's pool would also open and close
+	// connections all the time.
 	ownLeast = 5 * time.Second
 )
 

@@ -53,8 +53,9 @@ const (
 	permitLapsed        // the lease has ended, and nobody has written the entry since
 )
 
-// dropEnded drops holders whose permits have ended, if their keys lack permits. It first fences holders whose leases have
-// ended, so that they cannot renew.
+// dropEnded removes holders whose permits have ended. It checks only the holders of keys that have fewer free permits
+// than the claim wants. First dropEnded fences the holders whose leases have ended, so that these holders cannot renew
+// their leases.
 func (p *permits) dropEnded(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if p.limit.Concurrent == 0 {
 		return nil
@@ -130,7 +131,8 @@ func (s *Store) permitStates(ctx context.Context, tx processlog.Tx, asked []hold
 
 const fenceRows = "UPDATE {log}{by id} SET version=version+1, updated_at={stamp} WHERE id IN ({ids}) AND lease_until<={now}{and steady}"
 
-// fence raises the versions of entries whose leases have ended, also in rows.
+// fence raises the versions of those entries in the parameter ids whose leases have ended. If the parameter rows
+// contains such an entry, fence raises the version there as well.
 func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.ID, rows []processlog.Row) error {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	free, err := p.s.lockFree(ctx, tx, slices.Compact(ids))
@@ -139,7 +141,9 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 	}
 	changed, err := execCount(ctx, tx, p.s.sql(fenceRows, "ids", idList(free)))
 	if p.s.refusesRow(err) {
-		return nil // The holders keep their permits.
+		// The database refuses the UPDATE of these entries, for example by a trigger. So the holders keep their
+		// permits.
+		return nil
 	}
 	if err != nil || changed == 0 {
 		return err

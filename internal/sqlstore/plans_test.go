@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// logbook is a server that logs every statement, so that the tests explain exactly these texts.
+// logbook is a server that logs every statement. The tests run EXPLAIN on the logged texts, so they check exactly what
+// the store sends.
 type logbook struct {
 	t  *testing.T
 	s  *Store
@@ -205,7 +206,7 @@ var protocol = []struct {
 				return err
 			}
 		}
-		return nil // The call sends no such statement if the log has no such entry.
+		return nil // In a log without this entry the call sends fewer statements, and the test checks only those.
 	}},
 	{"narrowed page", []string{"k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.List(ctx, processlog.Filter{BusinessType: "type 1", States: []processlog.State{processlog.Pending}, LastError: "down", MaxRead: 2000})
@@ -374,7 +375,7 @@ func TestDueReadsNoMoreThanItAnswers(t *testing.T) {
 	assert.Zero(t, cost.sorted)
 }
 
-// A slice begins in the middle of 5,000 entries.
+// The type has 5,000 entries. CountBacklog counts 500 of them, and begins in the middle.
 // Failure: F29
 func TestSliceOfTheBacklogReadsNoMoreThanItCounts(t *testing.T) {
 	b := openLogbook(t)

@@ -54,15 +54,18 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 }
 
 type purge struct {
-	s          *Store
-	group      group
-	age        string // minimum time in ms since the entry ended
-	purged     int
-	lockWaits  int                   // number of transactions that waited for a lock and did not get it
-	refusals   []refusal[endedEntry] // entries that the database refuses to delete
-	gaveUp     bool                  // whether some entries were not tried alone
-	lastPassed endedEntry            // last entry of the front part that is deleted or refused
-	hasHeld    bool                  // whether an entry behind lastPassed stays
+	s         *Store
+	group     group
+	age       string // minimum time in ms since the entry ended
+	purged    int
+	lockWaits int                   // number of transactions that waited for a lock and did not get it
+	refusals  []refusal[endedEntry] // entries that the database refuses to delete
+	gaveUp    bool                  // whether splitStatements was used up before every entry was tried
+	// lastPassed is a position in the order of next_at and id. Every entry up to this position was deleted, or the
+	// database refused to delete the entry.
+	lastPassed endedEntry
+	// hasHeld says that an entry after lastPassed was neither deleted nor refused. The next Purge must try it again.
+	hasHeld bool
 }
 
 const purgeWaits = 4
@@ -179,8 +182,9 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 	}
 }
 
-// advance moves p.lastPassed to the last of entries. If isHeld is true, at least one of the entries was not deleted.
-// From this call on, advance leaves p.lastPassed unchanged, so that the next Purge tries the held entry again.
+// advance moves p.lastPassed to the last of the entries. The parameter isHeld says that at least one of the entries was
+// neither deleted nor refused, for example because it was locked. After the first call with isHeld set, no call moves
+// p.lastPassed any more. So the next Purge tries the held entry again.
 func (p *purge) advance(entries []endedEntry, isHeld bool) {
 	if p.hasHeld = p.hasHeld || isHeld; !p.hasHeld {
 		p.lastPassed = entries[len(entries)-1]
@@ -219,8 +223,9 @@ func (p *purge) deleteFree(ctx context.Context, entries []endedEntry) (freeCount
 	return freeCount, deleted, err
 }
 
-// lockFree locks first in the unique index and then in the primary key. A producer that records the same key locks in this
-// order, and the server would roll it back in a deadlock.
+// lockFree locks each row first in the unique index and then in the primary key. A producer that records the same key
+// locks in this order, too. In the opposite order the two transactions could deadlock, and the server could roll back
+// the producer.
 func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedEntry) ([]processlog.ID, error) {
 	ids := make([]processlog.ID, len(entries))
 	keys := make(map[processlog.ID]string, len(entries))
@@ -240,7 +245,8 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedE
 	})
 }
 
-// purgeRefusals remembers for each type and state up to which position the database refuses the oldest entries.
+// purgeRefusals holds a position for each business type and state. Up to this position, the database refuses to delete
+// the entries that are still there. The next Purge begins after the position.
 type purgeRefusals struct {
 	mu        sync.Mutex // guards positions
 	positions map[group]refusedUpTo
@@ -264,7 +270,9 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.positions[g]
 }
 
-// If unfinished is set, the next Purge continues after the position, and refusedFor starts again.
+// store sets the position after which the next Purge begins. The parameter unfinished says that entries after this
+// position were not tried. If unfinished is true, store lets the time refusedFor begin again. Otherwise a retryAt that
+// is already stored stays unchanged.
 func (r *purgeRefusals) store(g group, position endedEntry, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

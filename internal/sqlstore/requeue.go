@@ -38,7 +38,8 @@ func (s *Store) applyBatch(ctx context.Context, tx processlog.Tx, ch processlog.
 
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
-// changeSeen runs begin before it locks a row, and finish with all answers. Either may be nil.
+// changeSeen changes the entries in one transaction. It calls the function begin before it locks a row, and the
+// function finish with the answers for all entries. Each of the two functions may be nil.
 func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, apply applying, begin func(tx processlog.Tx) error, finish func(tx processlog.Tx, answers []processlog.Changed) error) ([]processlog.Changed, error) {
 	places := make([]int, len(seenVersions))
 	for i := range places {

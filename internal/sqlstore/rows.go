@@ -25,7 +25,7 @@ func (d *dialect) columns(content string) string {
 		d.stampMS("created_at") + ", " + d.stampMS("updated_at") + ", token, " + d.numbers("lease_until") + ", " + d.now
 }
 
-// queryRows has room for n rows.
+// queryRows allocates memory for n rows in advance, and returns all rows of the query.
 func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query string, args ...any) ([]processlog.Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -108,7 +108,8 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	return v.Row, nil
 }
 
-// remaining returns at - now, both in ms. Columns hold larger numbers than a duration, so it is limited to 200 years.
+// remaining returns at - now. Both arguments are in ms. A column may hold a number that does not fit a time.Duration.
+// So the result is at most 200 years in either direction.
 func remaining(at, now int64) time.Duration {
 	const most = 2 * int64(processlog.MaxDelay/time.Millisecond)
 	return time.Duration(min(max(at, now-most), now+most)-now) * time.Millisecond
@@ -225,8 +226,9 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. It waits for an open transaction that has inserted the row, at most for resolveTimeout. A
-// server under a global read lock grants only a shared lock.
+// Resolve implements Store. If an open transaction has inserted the row, Resolve waits for the end of this transaction,
+// for at most resolveTimeout. Resolve reads with a shared lock, because a server under a global read lock grants no
+// other lock.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {
@@ -254,11 +256,13 @@ const (
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find returns no row in a caller's transaction on another database.
+// find returns no row in a caller's transaction on another database than the log's.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := s.fragments["and in schema"]
 	if _, own := tx.(ownTx); own && s.namesSchema {
-		inSchema = "" // An own transaction's session may be in another database.
+		// The session of the library's own transaction may be in another database. The statement then finds the log by
+		// the name of the log's database.
+		inSchema = ""
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, 1, s.placeholders(s.sql(query, "key", key, "and in schema", inSchema, "lock", lock)), arg)

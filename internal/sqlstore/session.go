@@ -31,7 +31,8 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
-// A session with its own timestamp would show no due entry. In such a session wrongClock adds the given row.
+// wrongClock returns a suffix for a query that looks for due entries. In a session whose timestamp was set, due entries
+// may not seem due. So the suffix adds the given row to the result there, and the caller sees that the result is wrong.
 func (s *Store) wrongClock(row string) string {
 	if s.ownPool != nil || s.d.steady == "" {
 		return ""
@@ -41,7 +42,8 @@ func (s *Store) wrongClock(row string) string {
 
 var errWrongClock = sessionError("timestamp", "is set in this session: entries would be due by that clock; SET timestamp=DEFAULT")
 
-// discardWrongClock makes the pool close a user's session with its own timestamp when tx ends.
+// discardWrongClock checks the session of tx, a transaction in the user's pool. If the session's timestamp was set, or
+// the session fails another condition of dialect.fit, the pool closes the session when tx ends.
 func (s *Store) discardWrongClock(ctx context.Context, tx processlog.Tx) {
 	if s.steady() != "" {
 		s.discardSession(ctx, tx, s.d.whyUnfit(ctx, tx))
@@ -70,8 +72,8 @@ func (o ownTx) Commit() error { return o.tx.Commit() }
 
 func (o ownTx) Rollback() error { return o.tx.Rollback() }
 
-// calm returns the form of a statement for a session of the user's pool. In the library's own sessions the statement stays
-// as it is.
+// calm returns the query in a form whose meaning does not depend on the session's variables. The variables of the
+// library's own sessions are known, so calm returns the query unchanged for them.
 func (s *Store) calm(query string) string {
 	if s.ownPool != nil || s.d.calm == nil {
 		return query
@@ -79,7 +81,8 @@ func (s *Store) calm(query string) string {
 	return s.d.calm(query)
 }
 
-// whyRefused returns nil if the missing transaction is the only reason left why guardedKey refused the INSERT.
+// whyRefused returns the reason why guardedKey refused the INSERT: the database of tx, or a setting of its session. nil
+// means that neither is the reason. guardedKey has only one other condition: tx must be open.
 func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	if err := s.wrongSchema(ctx, tx); err != nil || s.d.fit == "" {
 		return err

@@ -49,9 +49,9 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 // failure counts only for its own attempt, so its UPDATE compares the version (G7, no false exhaustion).
 type settleGroup struct {
 	absorb bool
-	epoch  uint32 // set only if absorb is true
-	undone bool   // whether these are successes of compensations; set only if absorb is true
-	result bool   // whether the successes have Results; set only if absorb is true
+	epoch  uint32 // epoch of all outcomes; 0 if absorb is false
+	undone bool   // whether the outcomes are successes of compensations; false if absorb is false
+	result bool   // whether the outcomes have Results; false if absorb is false
 }
 
 func groupOf(o *processlog.Outcome) settleGroup {
@@ -71,17 +71,17 @@ func (g settleGroup) rowsPerStatement() int {
 	return 100
 }
 
-// maxSettleBytes is the maximum length of one statement in bytes. A client may send less than the server accepts
-// (maxAllowedPacket), and the library cannot see its limit.
+// maxSettleBytes is the maximum length of one statement in bytes. The MySQL driver has a limit of its own,
+// maxAllowedPacket. That limit may be lower than the server's, and the library cannot read it.
 const maxSettleBytes = 128 << 10
 
 func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.Outcome) func(yield func([]int) bool) {
-	most, row := maxSettleBytes, 64 // The id is written twice, and the checksum once.
+	most, row := maxSettleBytes, 64 // These bytes have room for the id twice, and for the CRC32 of the idempotency key.
 	if s.maxContent > 0 {
 		most = min(most, 2*s.maxContent)
 	}
 	if !g.absorb {
-		row = 320 // Also count every value with its id.
+		row = 320 // The statement has a CASE for each further value, and each CASE repeats the id.
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
@@ -106,17 +106,19 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 	}
 }
 
-// Every value was computed from the row as it was claimed, because MySQL assigns from left to right: a state that was
-// computed from a raised count would be wrong.
+// The caller has computed every new value from the row as it was claimed. No new value is an SQL expression with
+// another column, because MySQL assigns from left to right. For example, an expression for the state would see the
+// count that the same UPDATE has just raised.
 //
 // state+0 keeps the due index out of the plan. An UPDATE through that index would wait for every open entry that others
-// have locked (G14, producers are not harmed).
+// have locked. See promise G14.
 //
-// {same entries} is needed because a database that was rolled back gives the ids of lost entries to new ones.
+// A database that was rolled back gives the ids of lost entries to new entries. The condition {same entries} excludes
+// these new entries.
 //
-// settleSuccesses requires the epoch and the state. An entry becomes compensating at most once in an epoch, so {from}
-// distinguishes a late success of a handler from that of a compensation (G13, epochs do not mix). The counts do not
-// change, because another attempt may have recorded a failure since.
+// settleSuccesses requires the epoch and the state. An entry becomes compensating at most once in an epoch. So {from},
+// the condition on the state, distinguishes a late success of a handler from that of a compensation. See promise G13.
+// settleSuccesses does not change the counts, because another attempt may have recorded a failure since the claim.
 //
 // settleInTx requires the version, also for a success.
 const (
@@ -239,8 +241,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotencyKey == outcomes[i].IdempotencyKey {
-			// Every write that an outcome can match stores its token. So an earlier try, whose answer was lost, wrote
-			// a row with this token (G8, a success is stored).
+			// Every UPDATE that stores an outcome also stores the token of its caller. So a row with this token was
+			// written by this call, or by an earlier try of this call whose answer was lost. See promise G8.
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 			if !result[i].Applied {
 				result[i].EndedBy = row.EndedBy
@@ -253,14 +255,15 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 // SettleTx implements Store. It ends the handler's own transaction, so that effect, outcome and result commit together or
 // not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself, without the effect (G5, the effect happens exactly once).
-	// On MariaDB the UPDATE contains this check.
+	// Outside a transaction the UPDATE would commit by itself, without the handler's writes. See promise G5. An empty
+	// inTx means that the UPDATE cannot check this by itself, so ask with Probe. On MariaDB the UPDATE contains inTx.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
-	// The version also guards a success: if it has changed, the effect must fail too.
+	// The empty settleGroup makes the UPDATE require the version, also for a success. If the version has changed, the
+	// handler's transaction must fail with all its writes.
 	g, v := settleGroup{}, rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changedRows, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
@@ -287,7 +290,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	return processlog.ErrLeaseLost
 }
 
-// ifOpen makes an UPDATE change nothing outside a transaction. It is empty if the server has no such condition.
+// ifOpen returns a condition. With the condition, an UPDATE outside a transaction changes nothing. ifOpen returns "" if
+// the server has no way to write this condition.
 func (s *Store) ifOpen() string {
 	if s.d.inTx == "" {
 		return ""

@@ -46,7 +46,8 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 
 // A success that changed the length of a row would make the server log the whole row, with 4 KB of content.
 func TestASuccessIsWrittenIntoTheRowInPlace(t *testing.T) {
-	db, err := sql.Open("mysql", testservers.NewSQL(t).Database(t)) // The server is the test's own, because the counter is the server's.
+	// The test has a server for itself, because redoWritten reads a counter of the whole server.
+	db, err := sql.Open("mysql", testservers.NewSQL(t).Database(t))
 	require.NoError(t, err)
 	defer db.Close()
 	require.NoError(t, Migrate(t.Context(), db, DefaultTable))

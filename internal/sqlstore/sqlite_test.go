@@ -61,7 +61,8 @@ func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	assert.Equal(t, mysqlerr.Doubtful, sqliteBlame(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
 }
 
-// The texts of drivers without codes must lead to the same row as the codes.
+// Every result code of SQLite must have a line in sqliteConditions. A driver without codes returns only a text, so
+// every text in sqliteMessages must lead to such a code.
 // Failure: F74
 func TestEveryResultCodeOfSQLiteIsJudged(t *testing.T) {
 	for code := 1; code <= 26; code++ {

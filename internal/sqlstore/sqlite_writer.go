@@ -10,27 +10,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A SQLite file lets one transaction write at a time. A writer gives the library's transactions in this process turns,
-// because transactions that wait in SQLite poll it in no order.
+// A writer lets the library's transactions in this process write to a SQLite file one after the other. SQLite lets only
+// one transaction write at a time. Transactions that wait inside SQLite poll the lock, and get it in no fixed order.
 //
 // A turn is only advice. After its lock timeout a transaction asks SQLite without a turn, so that nothing deadlocks.
-// Transactions of others take no turns, so the writer sometimes leaves the file free for long enough that one of them
-// polls.
+// Other processes take no turns. Neither do transactions that the service begins without the library. For these
+// transactions, the writer leaves the file free at times, for the duration of the constant breath.
 type writer struct {
 	mu            sync.Mutex // guards the fields below
 	isTaken       bool
 	lastWasUrgent bool // whether the current turn, or the last one, was urgent and came before others
 	urgentWaiters []chan struct{}
 	otherWaiters  []chan struct{}
-	busySince     time.Time // start of continuous use; since then the writer has not been free for the time breath
+	busySince     time.Time // time since which the file was never free for the duration of the constant breath
 	freed         time.Time // end of the last turn
 	file          string
 	holders       int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn. If the duration timeout passes first, take returns without a turn, and without an error. If
-// ctx ends first, take returns its error. If err is nil, the caller must call release when its transaction has ended.
-// Urgent waiters come first, but two of them never follow each other while another caller waits.
+// take waits for a turn. If the duration timeout passes first, take returns without a turn and without an error. If ctx
+// ends first, take returns the error of ctx. If err is nil, the caller must call release when its transaction has
+// ended. Urgent callers get turns before other callers. But after the turn of an urgent caller, a waiting caller that
+// is not urgent comes next.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if ownTurn := w.takeOrQueue(urgent); ownTurn != nil {
 		timer := time.NewTimer(timeout)
@@ -55,8 +56,9 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 	return sync.OnceFunc(w.passTurn), nil
 }
 
-// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. So a process that begins to wait finds
-// a writer that is free for 25 ms.
+// A transaction that waits inside SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. So
+// in the first 128 ms it polls at least every 25 ms. Meanwhile, after about 100 ms of use, the writer leaves the file
+// free for 25 ms. So one of these polls finds the file free.
 const (
 	breathEvery = 100 * time.Millisecond
 	breath      = 25 * time.Millisecond

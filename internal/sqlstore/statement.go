@@ -67,7 +67,8 @@ func (s *Store) sql(statement string, args ...string) string {
 	}
 }
 
-// fragment panics if the fragment has no value, which TestEveryFragmentHasAValue finds.
+// fragment returns the text for a name in braces. It panics if the name has no text. TestEveryFragmentHasAValue looks
+// for names without a text.
 func (s *Store) fragment(name string, args []string) string {
 	for i := 0; i < len(args); i += 2 {
 		if args[i] == name {
@@ -110,7 +111,8 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// Where a failed statement breaks its transaction, mayFail uses a savepoint.
+// mayFail runs statements of which one may fail. On some databases a failed statement makes its transaction unusable.
+// There mayFail sets a savepoint first, and returns to the savepoint after a failure.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

@@ -34,7 +34,8 @@ const (
 	statsFolded = "{DELETE FROM stat} WHERE {keys}"
 
 	statsForget = "{DELETE FROM stat} WHERE instance={empty} AND `at`<{now}-({age})"
-	// The row without counts holds the last minute of a process that has written nothing for a day.
+	// The row with `at`=0 has no counts. It holds the last minute that a process has written. statsForgetProcesses
+	// deletes this row when the process has written nothing for a day.
 	statsForgetProcesses = "{DELETE FROM stat} WHERE instance>={processes} AND `at`=0 AND last_at<{now}-86400000"
 )
 
@@ -105,7 +106,7 @@ func (s *Store) writeStats(ctx context.Context, instance string, at time.Time, s
 	return err
 }
 
-// named names each column, because a derived table may not have two columns of one name.
+// named adds a column name to each value of the row, because the columns of a derived table must have different names.
 func (s *Store) named(row string) string {
 	names := append([]string{"instance", "at", "business_type", "last_at"}, statColumns...)
 	values := strings.Split(row, ", ")
@@ -197,7 +198,8 @@ func scanStats(rows *sql.Rows, each func(instance string, at int64, businessType
 	return rows.Err()
 }
 
-// FoldStats implements Operations. One transaction adds the old rows to folded rows, and deletes them.
+// FoldStats implements Operations. A folded row holds the sum of several rows. One transaction adds the old rows to
+// folded rows, and then deletes the old rows.
 func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age time.Duration, limit int) (n int, err error) {
 	which, period := s.sql("instance>={processes} AND `at`>0", "processes", s.d.text(statsProcesses)), int64(1)
 	if fold == processlog.FoldHours {
@@ -236,7 +238,8 @@ func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age tim
 	return n, nil
 }
 
-// foldInto names the rows in order of their keys.
+// foldInto returns the INSERT that adds the sums to the folded rows. The INSERT lists the rows in the order of their
+// keys.
 func (s *Store) foldInto(sums map[statKey]*processlog.StatCounts) string {
 	keys := make([]statKey, 0, len(sums))
 	for key := range sums {

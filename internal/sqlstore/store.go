@@ -33,7 +33,8 @@ type Store struct {
 	fragments map[string]string // texts of the fragments in statements; see fragmentsOf
 
 	db *sql.DB // the user's pool, whose sessions have the settings that the user chose
-	// users is db itself if db is watched. Otherwise it borrows connections from db.
+	// The field users is a pool whose connections the library watches. The pool is db itself if db was opened on a
+	// Connector. Otherwise the pool borrows each connection from db.
 	users   *sql.DB
 	ownPool *sql.DB // the library's own pool, whose sessions have ownSettings; nil if statements must run in db
 
@@ -42,17 +43,17 @@ type Store struct {
 	// Check sets the following fields.
 	schema          string                      // database of the log; empty if unknown, or if Config.Table names it. Set by setSchema
 	namesSchema     bool                        // whether statements name schema. Set by setSchema
-	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while Check finds out what they are
+	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while the method Check runs
 	version         string                      // version of the server
 	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
 	selectLimit     time.Duration               // after which the server ends a read in the user's sessions; 0: never
 	notes           []string                    // remarks about this server for a person
-	foreign         map[string]error            // errors of tables that somebody else has made, by suffix; set by Check
+	foreign         map[string]error            // by suffix: the error of a table that has a name of the log, but is somebody else's
 	connectionCount atomic.Int64                // connections that ownPool has opened
 	unanswered      unanswered
 	waitsBounded    atomic.Pointer[time.Time] // until then, transactions limit their waits for row locks
 
-	stuckLimits sync.Map // names of limits whose first row is locked for long, see permits.rowLock
+	stuckLimits sync.Map // names of limits whose row was locked for longer than a claim waits; see permits.rowLock
 
 	refusals purgeRefusals
 	attempts atomic.Bool // whether Purge deletes failed attempts; set by KeepAttempts and lookForAttempts

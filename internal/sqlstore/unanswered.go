@@ -36,8 +36,9 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// A connection that breaks earlier than this was ended by the server or the network, together with its session. Later,
-	// the client may have given up, and the session may still run the statement.
+	// silence tells two kinds of broken connections apart. If a connection breaks within this time, the server or the
+	// network ended it together with its session. If it breaks later, the client may have given up, and the session may
+	// still run the statement.
 	silence = time.Second
 )
 

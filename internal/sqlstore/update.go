@@ -16,7 +16,8 @@ import (
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
 	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		// After a refusal the ids are halved. Each half would wait for the same locked row again.
+		// If the database refuses a row, updateApart splits the ids and calls this function for each half. A half with
+		// a locked row would wait again. So only the first call may wait, and all later calls use updateFree.
 		once := write
 		write = s.updateFree
 		return once(ctx, ids, update)
@@ -63,8 +64,9 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changedRows, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement may have failed because its row is locked. If the client gave up, the statement
-// may still take effect, but its repetition changes nothing twice.
+// waitedInVain reports whether a statement may have failed because it waited for a locked row. After a broken
+// connection the server may still run the statement. The caller may repeat it even so, because a guarded UPDATE changes
+// no row twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -75,8 +77,9 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	return false
 }
 
-// lockedSilence separates a broken connection from a wait for a lock: a client with a short readTimeout gives up before
-// the server does.
+// lockedSilence tells two causes of a broken connection apart. After a longer time, the statement was probably waiting
+// for a lock: a client with a short readTimeout gives up before the server does. After a shorter time, the connection
+// itself broke.
 const lockedSilence = 100 * time.Millisecond
 
 // updateFreeRows has the results of updateRows, but never waits for a lock.
@@ -88,9 +91,9 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter updates the rows that are free. waitErr is the wait of an earlier UPDATE of the same rows, or nil. If
-// waitErr is set and all rows are free, a lock on another row that a trigger wants must have caused the wait.
-// updateFreeAfter then changes nothing and returns waitErr.
+// updateFreeAfter updates the rows that are free. The parameter waitErr is nil, or the error of an earlier UPDATE of the
+// same rows, which waited in vain for a lock. If waitErr is set and all rows are free, the UPDATE must have waited for
+// another row, which a trigger wanted to write. updateFreeAfter then changes nothing and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
@@ -109,8 +112,8 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 	return changedRows, busy, nil
 }
 
-// The first call of the rowUpdate sends no statement and returns waitErr, the wait of an earlier statement for the same
-// rows.
+// updateFreeFrom returns a function that does the same as updateFree, except in its first call. The first call sends no
+// statement and returns waitErr, because an earlier statement has already waited in vain for the same rows.
 func (s *Store) updateFreeFrom(waitErr *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		if first := waitErr; first != nil {

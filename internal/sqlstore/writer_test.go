@@ -53,7 +53,9 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		without, err := w.take(t.Context(), true, 5*time.Second)
 		require.NoError(t, err, "SQLite is asked all the same")
 		require.Equal(t, 5*time.Second, time.Since(startedAt))
-		without() // This call got no turn, so its release must not end one.
+		// The second call of take got no turn. So the function that it returned must not end the turn of the first
+		// call.
+		without()
 		require.True(t, w.isTaken)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -87,8 +89,8 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// A transaction without a turn polls SQLite, with growing pauses. The first pauses are at most 25 ms, so such a
-// transaction finds a writer that is free for 25 ms.
+// A transaction that waits inside SQLite polls the lock. Its first pauses between two polls are at most 25 ms. So a
+// poll meets a free file if the writer at times leaves the file free for 25 ms.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer
