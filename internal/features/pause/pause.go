@@ -139,5 +139,6 @@ func (p *Pauses) untilNext() time.Duration {
 	if left := time.Until(p.firstEnd); left > 0 {
 		return min(max(left, leastWait), interval)
 	}
-	return min(p.e.PollInterval, interval) // The read at the end of the pause has failed.
+	// The first pause should have ended, but no read since then has succeeded. So read again after PollInterval.
+	return min(p.e.PollInterval, interval)
 }

@@ -44,17 +44,19 @@ type Period struct {
 	// Schedule returns the first slot after a time, or the zero time if there is none.
 	Schedule func(after time.Time) time.Time
 
-	// CatchUp is the maximum number of missed slots that are done, at least 1. The newest ones are chosen.
+	// CatchUp is the maximum number of missed slots whose work is done, at least 1. The newest slots are chosen.
 	CatchUp int
 
 	// Problem is the text in Health when Do fails. It is empty for a periodic type. Any other text means maintenance,
 	// whose skipped slots are not logged.
 	Problem string
 
-	// Do does the work of the slots, which are in ascending order. The parameter from is the present mark, and Do moves
-	// the mark to the last slot. For a periodic type, one transaction does both. Maintenance first moves the mark, and
-	// then works. Do returns false if another process has moved the mark. The parameter lastSlot is the time of the
-	// last slot on the clock of this process.
+	// Do moves the mark from the parameter from to the last of the slots, and does the work of the slots. The slots are
+	// in ascending order. Do returns false if another process has moved the mark, or is moving the mark. The parameter
+	// lastSlot is the time of the last slot on the clock of this process.
+	//
+	// For a periodic type, one transaction moves the mark and does the work. Maintenance first moves the mark, and then
+	// does the work. If this work fails, no process does the work of these slots again.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, lastSlot time.Time) (bool, error)
 }
 
@@ -135,8 +137,8 @@ func (c *Calendar) Run(ctx context.Context) {
 
 type reading struct {
 	now    time.Time            // the database's time
-	readAt time.Time            // when it was read, by the clock of this process
-	marks  map[string]time.Time // after the round; nil if the next round must read them again
+	readAt time.Time            // when the database's time was read, by the clock of this process
+	marks  map[string]time.Time // marks after the round; nil if the next round must read the marks again
 }
 
 // rest returns how long this process can wait before it reads the marks again. The result is negative if the marks must
@@ -191,8 +193,9 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
 		} else if err == nil && (newMark.After(mark) || !p.maintenance()) {
-			// Maintenance moves its mark before it works. If the work fails, the next round finds no due slot and gets
-			// no error. So for maintenance the problem ends only in a round that has worked and moved the mark.
+			// Maintenance moves its mark before it works. If the work fails, the mark has moved already, so the next
+			// round finds no due slot and gets no error. Such a round must not end the problem. A round ends the
+			// problem of maintenance only if the round has moved the mark and its work has succeeded.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)
@@ -223,7 +226,9 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time
 	}
 	last := found.slots[len(found.slots)-1]
 	moved, err := p.Do(ctx, mark, found.slots, readAt.Add(last.Sub(now)))
-	if err != nil || !moved { // Another process moves the mark and may fail, so look again soon.
+	// If err is nil, another process has moved the mark, or is moving the mark in a transaction. That transaction may
+	// roll back, so read the marks again soon.
+	if err != nil || !moved {
 		return min(untilNext, c.e.PollInterval), time.Time{}, err
 	}
 	if found.skipped > 0 && !p.maintenance() {
@@ -260,7 +265,7 @@ func (c *Calendar) readMarks(ctx context.Context, names []string) (time.Time, ma
 
 type dueSlots struct {
 	slots    []time.Time // the newest CatchUp slots
-	skipped  int         // number of older slots
+	skipped  int         // number of due slots that are older than those in slots
 	nextSlot time.Time   // first slot after the database's present time; zero if there is none
 }
 

@@ -45,7 +45,8 @@ func (r *register) period(schedule func(time.Time) time.Time, mustFail func() bo
 	}}
 }
 
-// process may stop at any point, like a killed process.
+// process runs a calendar with the period p until ctx ends. The end of ctx may interrupt the work at any point, as if
+// somebody killed the process.
 func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	e := engine.New(ctx, engine.Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }})
 	defer e.Close()
@@ -59,7 +60,8 @@ func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
-	// The repeated hour has two slots, and the skipped hour has none.
+	// When daylight saving time ends, one hour occurs twice and has two slots. When daylight saving time begins, one
+	// hour is skipped and has no slot.
 	schedule := func(after time.Time) time.Time {
 		next := after.In(berlin).Truncate(30 * time.Minute)
 		for !next.After(after) || next.Minute() != 30 {

@@ -31,7 +31,7 @@ type Quarantine struct {
 	shared          int       // suspects with one lost lease that hold a place
 	sharedSince     time.Time // when the field shared last rose from 0 to 1
 	loneSuspectRuns bool      // a suspect with two lost leases runs
-	loneSince       time.Time // when it was accepted
+	loneSince       time.Time // when the suspect with two lost leases was accepted
 	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was skipped
 }
 
@@ -112,8 +112,8 @@ func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	case q.loneSuspectRuns:
 		return false
 	case lostLeases >= loneLosses && q.shared > 0:
-		// Otherwise suspects with one lost lease could follow each other without a gap, and a suspect with two would
-		// never start.
+		// From now on, no suspect with one lost lease starts for the time lonePause. Without this pause, suspects with
+		// one lost lease could follow each other without a gap. A suspect with two lost leases would then never start.
 		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
 	case lostLeases >= loneLosses:
@@ -146,18 +146,18 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 }
 
 // typePlaces counts the places of one type for suspects with one lost lease. At first the number of places is the
-// square root of the number of entries that can run at once. A type without a batch handler keeps this number. For a
-// type with a batch handler, the number of places triples each time that as many suspects have ended as there are
-// places. The maximum is the number of entries that can run at once.
+// square root of the number of entries that can run at once. A type without a batch handler keeps this number. A type
+// with a batch handler gets more places: when n suspects have ended and there are n places, the number of places
+// becomes 3·n. The maximum is the number of entries that can run at once.
 type typePlaces struct {
-	taken int
-	limit int
+	taken int // places that suspects hold now
+	limit int // number of places
 	// skipping is true from the moment at which all places are taken, until half of them are free. While skipping is
 	// true, no suspect starts. Otherwise each freed place would start a call with a single entry. Only types with a
 	// batch handler use skipping.
 	skipping   bool
 	fullSince  time.Time // when the last place was taken
-	endedCount int       // suspects that have ended since limit was raised
+	endedCount int       // number of suspects that have ended since the field limit last rose
 	releasedAt time.Time // when a place was last given back
 }
 

@@ -96,8 +96,8 @@ func (q *Queue) claimLeased(t *engine.Type, leased processlog.Leased, calls, n i
 	})
 }
 
-// removeBlocked removes blocked entries from the queue. This is safe, because the end of the earlier entry enqueues or
-// claims the blocked entry.
+// removeBlocked removes blocked entries from the queue. A blocked entry waits for the end of an earlier entry with the
+// same ordering key. The removal is safe, because the end of the earlier entry enqueues or claims the blocked entry.
 func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblocked []processlog.ID, err error) {
 	ctx, cancel := q.e.Statement()
 	defer cancel()
@@ -111,8 +111,9 @@ func (q *Queue) removeBlocked(t *engine.Type, leased processlog.Leased) (unblock
 	return grouped.Without(leased.IDs, blocked), nil
 }
 
-// settleUnclaimed tells the queue what to do with the leased entries that were not claimed. Without this call, the
-// queue would offer these entries to no process until its lease ends.
+// settleUnclaimed tells the queue what to do with the leased entries that were not claimed. The queue has leased these
+// entries to this process. Without the call of settleUnclaimed, the queue would offer the entries to no process until
+// this lease ends.
 func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found engine.ClaimedRows, err error) {
 	settle := func(id processlog.ID, outcome processlog.QueueOutcome) {
 		outcome.ID, outcome.Token = id, leased.Token
@@ -132,14 +133,15 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 		settle(id, processlog.QueueOutcome{})
 	}
 	for _, entry := range q.e.Unleased(t, found) {
-		// The row of another type under this id does not belong to this queue (G10, Redis is a hint).
+		// A row of another business type does not belong to the queue of this type, so remove its id. The queue may
+		// have a wrong id, because the queue is only a hint. See promise G10.
 		settle(entry.ID, processlog.QueueOutcome{Remove: entry.BusinessType != t.Name, In: entry.In})
 	}
 }
 
 func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
-	// Schedule a claim for the next entry that the queue has reported. The caller gets the result of the claim from the
-	// database instead, and this result does not say when later entries are due.
+	// The queue has reported when the next entry is due, so schedule a claim for that time. The caller of alsoFromStore
+	// gets only the result of the claim from the database. That result does not say when later entries are due.
 	q.e.Expect(t.Name, result.NextDueIn)
 	// claimLeased has released the slots that it did not need.
 	held := t.Slots().Take(t.SlotsToSearch(calls))
@@ -153,8 +155,9 @@ func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResu
 	return q.claimFromStore(t, calls)
 }
 
-// Notified schedules a claim of a type, because another process has reported a due entry of the type. The more often
-// this process came too late, the longer it waits before its claim.
+// Notified schedules a claim of a type, because another process has reported a due entry of the type. If the queue had
+// no due entry for the last claims of this process, other processes were faster. The claim then gets a random delay.
+// The more claims in a row were empty, the longer the delay can be.
 func (q *Queue) Notified(businessType string) {
 	q.e.Expect(businessType, q.claims.of(businessType).raceDelay())
 }

@@ -25,19 +25,21 @@ type health struct {
 	downSince time.Time // zero: never
 	err       error
 	hasGaps   bool // some entries were not enqueued
-	// warned is true if the log says that the queue is down, and must also say when the queue is back.
+	// warned is true if the logger has got the warning that the queue is down. The message that the queue answers again
+	// then has the level Info. Otherwise it has the level Debug.
 	warned   bool
 	loggedAt time.Time // zero: never
 }
 
-// quietTime is how long the log stays silent after it said that the queue is down, because a queue may fail again and
-// again.
+// quietTime is the minimum time between two warnings that the queue is down. A queue may fail again and again, and
+// without quietTime each failure would add a warning.
 const quietTime = 10 * time.Second
 
 func newHealth(q *Queue) *health {
 	h := &health{q: q}
-	// Use two workers, because the first worker may call QueueUp or QueueDown of the observer. The user's function may
-	// ask for Health and wait for the answer. Then the second worker gets the answer.
+	// Use two workers. The first worker may call QueueUp or QueueDown of the observer, and wait until this function of
+	// the user returns. The function may ask for Health, which waits for an answer of askQueue. Then the second worker
+	// gives this answer.
 	h.questions.Max, h.questions.Workers, h.questions.Flush = maxWaiting, 2, h.askQueue
 	if q.Down { // New has logged the outage.
 		h.down, h.hasGaps, h.warned, h.downSince = true, true, true, time.Now()
@@ -127,7 +129,7 @@ func (h *health) lastError() error {
 func (q *Queue) Problem() error { return q.health.lastError() }
 
 // Ping asks whether the queue answers, and returns at once. The returned function waits for the answer. It waits at
-// most for the queue's share of ctx, and never longer than 2 s. Both times count from the call of Ping.
+// most for half of the time that ctx has left, and never longer than 2 s. Both times count from the call of Ping.
 func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	h := q.health
 	if err := h.lastError(); q.local || err != nil && !h.mayCall() {
@@ -140,7 +142,9 @@ func (q *Queue) Ping(ctx context.Context) (answer func() error) {
 	return func() error {
 		defer timeout.Stop()
 		select {
-		case err := <-answered: // An answer that has come counts even if the database has used up all the time.
+		// The caller may have waited for the database in the meantime, until the timeout or the end of ctx. An answer
+		// of the queue that has already come still counts.
+		case err := <-answered:
 			return err
 		default:
 		}

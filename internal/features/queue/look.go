@@ -28,9 +28,9 @@ func (q *Queue) Look(ctx context.Context) {
 	}
 }
 
-// lookNow asks the queue when the next entry of each type is due, and returns the time of the next look. First it
-// clears lossSignal, because a signal from before this look needs no further look. If the queue still lacks entries,
-// lookOnce sets lossSignal again.
+// lookNow calls lookOnce, and returns the time of the next look. A signal in lossSignal asks for a look, and this call
+// of lookOnce is that look. So lookNow first removes the signal. If the queue still lacks entries, lookOnce sends a new
+// signal.
 func (q *Queue) lookNow(ctx context.Context) (next time.Time) {
 	select {
 	case <-q.lossSignal:

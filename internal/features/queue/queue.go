@@ -56,13 +56,13 @@ type Queue struct {
 
 type newEntry struct {
 	entry processlog.QueueEntry
-	since time.Time // when entry.In was right
+	since time.Time // entry.In counts from this time
 }
 
 type settledEntry struct {
 	businessType string
 	outcome      processlog.QueueOutcome
-	since        time.Time // when outcome.In was right
+	since        time.Time // outcome.In counts from this time
 }
 
 const (
@@ -112,8 +112,9 @@ func (q *Queue) scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// accepts refuses entries that are due later than Config.Horizon plus one ReconcileInterval. A queue in this process
-// takes no entry of a type that does not run here.
+// accepts reports whether the queue takes an entry of a business type. The parameter in is the time until the entry is
+// due. The queue does not take an entry that is due later than Config.Horizon plus one ReconcileInterval. If the queue
+// knows only the entries of this process, it takes only entries of types that run in this process.
 func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
@@ -149,10 +150,11 @@ func (q *Queue) settle(businessType string, o processlog.QueueOutcome) {
 	q.outcomes.Add(settledEntry{businessType, o, time.Now()})
 }
 
-// enqueueRecorded keeps a due time that the queue already has, because a process may have leased the entry since.
+// enqueueRecorded keeps the due time of an entry that the queue already has. Another process may have leased the entry
+// since it was recorded, and the queue stores a lease as a later due time.
 func (q *Queue) enqueueRecorded(batch []newEntry) { q.flush(batch, q.e.LongestLease()) }
 
-// enqueueMoved replaces the due time that the queue has, which may be the end of a lease.
+// enqueueMoved replaces the due time that the queue has, even if this time is the end of a lease.
 func (q *Queue) enqueueMoved(batch []newEntry) { q.flush(batch, 0) }
 
 // flush drops the batch while the queue is down. When the queue is back, the reconciler enqueues the entries.

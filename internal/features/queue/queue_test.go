@@ -38,7 +38,8 @@ func (q *storingQueue) Enqueue(_ context.Context, batch []processlog.QueueEntry,
 	return nil, nil, nil
 }
 
-// A process that stops or only records makes no rounds of the reconciler.
+// A process that stops or only records makes no rounds of the reconciler, so no round finds out that the queue answers
+// again. Instead, one call per PollInterval tries the queue. This call must enqueue all entries that wait at that time.
 func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		has := &storingQueue{}

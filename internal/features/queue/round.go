@@ -83,7 +83,8 @@ func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuildin
 	}
 	incompleteTypes := r.q.enqueueAll(ctx, heads, rebuild, event)
 	if r.q.losses.containAll(incompleteTypes) { // This is also true if no type is incomplete.
-		// A process that does not lead keeps rebuild set, because it may lead next.
+		// If this process does not lead, the field rebuild keeps its value. This process may lead the next round, which
+		// then rebuilds.
 		r.lacksOwnEntries, r.rebuild = false, r.rebuild && !isLeader
 	}
 	r.q.endRebuild(ctx, b, incompleteTypes)
@@ -99,7 +100,9 @@ func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
-		isLeader, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // The lease of the leader is shorter than nearWindow by more than one round.
+		// The lease of a leader that has died lasts two intervals at most. The next leader enqueues up to one interval
+		// later. nearWindow is four intervals, so the next leader still enqueues every entry in time.
+		isLeader, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval)
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
 	r.q.health.recordProbe(err)
@@ -151,7 +154,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}
-	// A leased entry runs, or the queue makes it due again when its lease ends.
+	// The field Free leaves out entries with a lease. An entry with a lease runs, or the queue makes the entry due
+	// again when its lease in the queue ends.
 	window.To, window.Free = -q.e.OverdueAfter(), true
 	n, complete := q.enqueueWindow(ctx, window, pageSize)
 	return enqueued + n, complete
