@@ -11,7 +11,9 @@ import (
 
 func init() {
 	dependents = append(dependents, func(s *Set) {
-		published := make(map[string]bool) // types whose ends are published; filled before any entry ends
+		// published holds the types whose ended entries are reported to other processes. It is complete before any
+		// entry ends.
+		published := make(map[string]bool)
 		w := waiting.New(s.Engine, func(t *engine.Type) bool { return published[t.Name] })
 		s.types = append(s.types, func(t *engine.Type, settings TypeSettings) { published[t.Name] = settings.PublishEnds })
 		s.Await, s.StopWaiting = w.Await, w.Close

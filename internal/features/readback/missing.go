@@ -58,7 +58,9 @@ func (s *Starter) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) 
 	return ids, errors.Join(err, tx.Rollback())
 }
 
-// reportMissingEntry logs at debug level if the connection saw the commit, because the usual cause is a savepoint.
+// reportMissingEntry reports a recorded entry that the database does not have, although its transaction was reported as
+// committed. If the connection saw the commit, the usual cause is a rollback to a savepoint, which is no failure. So the
+// log level is then Debug.
 func (s *Starter) reportMissingEntry(f engine.RecordedEntry) {
 	event := observe.MissingEvent{ID: f.ID, BusinessType: f.BusinessType, IdempotencyKey: f.IdempotencyKey, LikelyCause: missingUnwatched}
 	log := s.e.Log.Warn

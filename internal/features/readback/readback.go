@@ -28,19 +28,24 @@ type Starter struct {
 
 type unresolvedEntry struct {
 	engine.InsertedEntry
-	orphaned    bool // inserted with a lease but without a slot now; its lease is released once its id is known
+	// orphaned is true if the entry was inserted with a lease and no longer has its reserved slot. When the id of the
+	// entry is known, the lease is released.
+	orphaned    bool
 	failedReads int
 }
 
 type claimRequest struct {
 	engine.InsertedEntry
-	hasSlot bool // entries that share one handler call share the slot of one request
+	// hasSlot is true if the request holds the slot of a handler call. If several entries share a call, only one of
+	// their requests holds the slot.
+	hasSlot bool
 }
 
 // Attach makes an engine start the entries that it records.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
-	// Slots limit the number of entries in verifications and claims. Entries in idReads may hold no slot.
+	// idReads needs a bound, because its entries may hold no slot. The other two batchers need no bound, because the
+	// number of slots limits their entries.
 	s.idReads.Max, s.idReads.Workers, s.idReads.Bound, s.idReads.Flush = processlog.MaxRows, 1, waitBound, s.resolveFresh
 	s.verifications.Max, s.verifications.Workers, s.verifications.Flush = processlog.MaxRows, 2, s.verifyFresh
 	s.claims.Max, s.claims.Workers, s.claims.Flush = processlog.MaxRows, 1, s.claimFresh
@@ -94,7 +99,8 @@ func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.Insert
 			s.findID(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
-		// Do not claim while too many outcomes wait to be stored, or are refused.
+		// Claim the entry at once if its call need not wait for further entries, and if the database can store outcomes
+		// now. This is so if few outcomes wait to be stored, and the database refuses none.
 		case t.Linger() == 0 && !s.e.OutcomesBacklogged() && !s.e.OutcomesRefused(t):
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
@@ -213,8 +219,8 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	}
 	ctx, cancel := s.e.Statement()
 	defer cancel()
-	// The leases run while the answer is on its way (G16, repetitions are counted), so read the clock before the
-	// query.
+	// Read the clock before the query. The leases already run while the answer is on its way, so the remaining times in
+	// the answer count from this moment. See promise G16.
 	sentAt := time.Now()
 	rows, err := s.e.Store.Load(ctx, ids)
 	s.e.NoteResult(engine.ProblemReadBack, err)
@@ -269,13 +275,13 @@ func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt t
 		s.cancelReservation(f)
 		return false
 	}
-	// After a late commit the lease may end before it is renewed, and another process would run the entry too (G16,
-	// repetitions are counted).
+	// inTime is true if at least half of the lease is left. After a late commit, less may be left. The lease could then
+	// end before it is renewed, and another process would run the entry too. See promise G16.
 	inTime := time.Until(sentAt.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := f.Reservation.Use(1); {
 	case !s.e.Accepts(), s.e.HoldReason() != nil:
-		// This process stops (G15, stopping loses nothing), or a loss keeps it from starting entries (G19, a loss is
-		// noticed). Release the lease, because a lease that expires would count as lost.
+		// This process stops, or a loss in the database keeps it from starting entries. Release the lease, because a
+		// lease that expires would count as lost. See promises G15 and G19.
 		if slot {
 			s.e.FreeSlots(t, 1)
 		}

@@ -27,10 +27,14 @@ type Detector struct {
 
 	reportMissing func(entries []engine.RecordedEntry)
 
-	recorded        chan engine.RecordedEntry    // entries that were not read back yet, and so prove nothing
-	checks          groupcommit.Batcher[version] // checks that nobody waits for; the zero version asks for a check only
-	mustCheck       atomic.Bool                  // another server may answer after a failed statement
-	connectionsSeen atomic.Int64                 // at the last check
+	// recorded holds recorded entries that no check has read yet. Until then, the detector does not know whether the
+	// entries were committed.
+	recorded chan engine.RecordedEntry
+	// checks is the batcher of checks in the background. The check also reads the versions that were added here. The
+	// zero version names no entry. It only requests a check, if one is due or another server may answer.
+	checks          groupcommit.Batcher[version]
+	mustCheck       atomic.Bool  // another server may answer after a failed statement
+	connectionsSeen atomic.Int64 // at the last check
 	startedAt       time.Time
 	lastCheck       atomic.Int64         // in nanoseconds since startedAt
 	openLoss        atomic.Pointer[loss] // nil if there is none
@@ -230,7 +234,8 @@ type findings struct {
 	missing []engine.RecordedEntry
 }
 
-// checkLocked needs the lock. It lasts for engine.StatementTimeout at most, and ends with ctx and with Close.
+// checkLocked makes a check. The caller must hold the lock. The check lasts for engine.StatementTimeout at most. It
+// ends early when ctx ends or the engine is closed.
 func (d *Detector) checkLocked(ctx context.Context, extraVersions []version) error {
 	limited, cancel := context.WithTimeout(ctx, engine.StatementTimeout)
 	defer cancel()

@@ -18,9 +18,9 @@ import (
 type unreliableStore struct {
 	processlog.Store
 	fails    bool
-	blocks   bool // until its context ends
+	blocks   bool // whether Versions waits until its context ends
 	asked    int
-	lastIDs  []processlog.ID // that were last asked for
+	lastIDs  []processlog.ID // the ids of the last call of Versions
 	rows     map[processlog.ID]processlog.Version
 	resolved map[processlog.ID]processlog.Row // what locking reads return
 	notes    []processlog.AuditRecord
@@ -85,7 +85,8 @@ func detecting(t *testing.T, stopOnLoss bool, observer observe.Observer) (*Detec
 	return d, store
 }
 
-// After a failed claim, the next answer may come from another server, which may lack commits.
+// A failed statement can mean that another server answers from now on, and that server can lack commits. So a claimed
+// entry starts only after the server has returned the remembered versions.
 func TestNothingStartsThatADatabaseLeasedWithoutSayingWhatItHasKept(t *testing.T) {
 	d, store := detecting(t, true, observe.Observer{})
 	store.hold(d, 7)

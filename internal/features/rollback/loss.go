@@ -37,9 +37,10 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 // confirmLoss reports a loss if a locking read confirms that a remembered version is lost. A plain read is not enough,
 // because a lagging replica may have answered the read.
 //
-// A person may have accepted the loss already. A database that goes back to an older state loses its newest writes. If
-// the audit record of an acceptance is newer than the lost versions and still exists, the versions were lost before the
-// record was written. So the acceptance also accepts their loss.
+// A person may have accepted the loss already, because another process has reported it before. Then an audit record of
+// the acceptance exists that is newer than the lost versions. A database that goes back to an older state loses its
+// newest writes first. If it had lost the versions after the acceptance, it would also have lost the record. So the
+// versions were lost before the acceptance, and the acceptance covers their loss.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
@@ -99,9 +100,10 @@ func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 // answered the plain reads.
 const confirmMost = 8
 
-// newestLost returns the newest version that a locking read confirms as lost. If the newest version is not confirmed,
-// newestLost tries the next older version. The reason is that other processes may have written the newest entry since
-// the loss. Its version number is then as high as the lost one, and hides the loss.
+// newestLost returns the newest version that a locking read confirms as lost. It tries the versions from the newest to
+// the oldest, at most confirmMost of them. A version that is really lost may stay unconfirmed, because other processes
+// may have written its entry again since the loss. The row then has a higher number than the lost version, and does not
+// show the loss.
 func (d *Detector) newestLost(ctx context.Context, lost []version) (newest version, confirmed bool, err error) {
 	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b version) int {
 		return cmp.Or(b.seenAt.Compare(a.seenAt), a.ID.Compare(b.ID)) // A fixed order makes a simulation repeatable.

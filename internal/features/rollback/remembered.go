@@ -13,9 +13,9 @@ const (
 	recordedKept       = 32  // recorded entries that a check asks for
 	sweepMost          = 32  // other remembered versions that a check asks for
 
-	// latestRounds is the number of reconciler rounds whose time the field latest covers. This time is divided into
-	// latestParts parts. A process may see more versions than it can remember, so latest keeps only the first and the
-	// last version of each part.
+	// latestRounds is a number of reconciler rounds. In a busy process, the versions in the field latest of
+	// versionMemory come from the time of the last latestRounds rounds. This time is divided into latestParts parts. A
+	// process may see more versions than it can remember, so only the first and the last version of each part are kept.
 	latestRounds = 2
 	latestParts  = 16
 )
@@ -24,7 +24,7 @@ type version struct {
 	processlog.Version
 	businessType string
 	seenAt       time.Time // just before sending the statement that returned the version
-	databaseTime int64     // database's clock then, in Unix milliseconds; 0: unknown
+	databaseTime int64     // time on the database's clock at seenAt, in Unix milliseconds; 0: unknown
 }
 
 func rememberedAs(row *processlog.Row, sentAt time.Time) version {
@@ -47,8 +47,11 @@ func versionOf(row *processlog.Row) processlog.Version {
 	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
-// contradicts relies on version numbers that only grow, each of which is written once. After a success only a person
-// changes the entry, and that change begins a new epoch.
+// contradicts reports whether the found version of the entry shows that the database has lost the version v. The
+// parameter exists is false if the database does not have the entry. The answer relies on two rules:
+//
+//   - The version number of an entry only grows, and one write uses each number.
+//   - After a success, only a person changes the entry, and this change begins a new epoch.
 func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
@@ -58,7 +61,8 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	case found.Token == v.Token:
 		return false
 	}
-	// The found version has the same number but another token, or it has replaced a success of the same epoch (G3).
+	// The tokens differ, so another write has made the found version. If both versions have the same number, that write
+	// stands in place of v. If v is a success of the same epoch, no write may follow v in this epoch. See promise G3.
 	return found.Number == v.Number || v.State.IsSuccess() && found.Epoch == v.Epoch
 }
 
@@ -66,11 +70,11 @@ type versionMemory struct {
 	partLength time.Duration // length of each part of latest
 
 	mu          sync.Mutex                  // guards the fields below
-	newest      [versionsRemembered]version // each at the index id modulo versionsRemembered
+	newest      [versionsRemembered]version // remembered versions, each at the index id modulo versionsRemembered
 	latest      [latestParts][2]version     // first and last version of each part; every check asks for them
 	currentPart int
 	partBegan   time.Time
-	sweepIndex  int // index in newest of the next version that a check asks for
+	sweepIndex  int // index in the field newest at which the next sweepOn begins
 }
 
 // sawRows remembers the versions of rows that have not ended. It ignores ended entries, because they may be old, and
@@ -85,9 +89,9 @@ func (m *versionMemory) sawRows(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawUnconfirmed remembers versions of rows before a check has confirmed that the database has lost nothing. It does
-// not change the field latest. The rows may come from a database that went back. Such a row could replace the version
-// that shows the loss.
+// sawUnconfirmed remembers versions of rows before a check has confirmed that the database has lost nothing. The rows
+// may come from a database that has gone back to an older state. So sawUnconfirmed does not change the field latest,
+// where such a row could replace the version that shows the loss.
 func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,9 +161,9 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns the next remembered versions to check. It begins where the last call stopped. The versions in the
-// field latest are not enough. After a loss other processes may change these entries again, and then the entries no
-// longer show the loss.
+// sweepOn returns the next remembered versions to check from the field newest. It begins where the last call stopped.
+// Every check also reads the versions in the field latest. But after a loss, other processes may change the entries of
+// these versions again, and then these entries no longer show the loss.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,8 +180,9 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// rememberFound begins a new part of the field latest, because a found entry may be older than the newest version seen
-// so far.
+// rememberFound remembers the recorded entries that a check has found, and returns the missing ones. It begins a new
+// part of the field latest, so that no found entry replaces the last version of the present part. A found entry may
+// have been committed before that version. After a loss, the database may still have the older commit.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

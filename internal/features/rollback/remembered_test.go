@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A database that went back may have written the same version number again.
+// A database that has gone back to an older state may write a version number for the second time, with another token.
+// The detector must keep the lost version, because only the lost version shows the loss.
 func TestWhatRefutesWhatIsSeenLaterStaysRemembered(t *testing.T) {
 	var m versionMemory
 	lost := processlog.Row{ID: processlog.RowID(7), Version: 3, Token: processlog.Token{1}}

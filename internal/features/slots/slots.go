@@ -17,7 +17,8 @@ type Slots struct {
 	otherLimits        func() int    // calls that other features allow to begin now
 
 	mu sync.Mutex // guards the fields below
-	// running counts running handlers, and calls that a claim under way may need. Overdraw may raise it above size.
+	// running counts the slots of running handlers, and the slots that Take has given to a claim whose entries are not
+	// known yet. Overdraw may raise running above size.
 	running      int
 	reserved     int
 	reservations []*reservation // the oldest first
@@ -29,7 +30,8 @@ func Attach(t *engine.Type) {
 	t.AttachSlots(&Slots{size: t.Concurrency, reservationTimeout: t.Lease / 3, otherLimits: t.CallsAllowed})
 }
 
-// reservation lapses, because a transaction that stays open must not hold up the type.
+// reservation is a number of slots that are set aside. It lapses after reservationTimeout, because a transaction that
+// stays open must not hold up the type.
 type reservation struct {
 	s       *Slots
 	n       int
@@ -41,9 +43,8 @@ type reservation struct {
 // that is due at once.
 const recordedShare = 10 * time.Second
 
-// Reserve sets up to n slots aside for entries that are about to be inserted with a lease, or returns nil if it can
-// set none aside. Open transactions hold at most half of all slots, because they may stay open for long (G17, a slow
-// type holds up no other).
+// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. It returns nil if it can set
+// none aside. Open transactions hold at most half of all slots, because they may stay open for long. See promise G17.
 func (s *Slots) Reserve(n int) engine.Reservation {
 	if r := s.reserve(n); r != nil {
 		return r
@@ -72,7 +73,8 @@ func (s *Slots) reserve(n int) *reservation {
 	return r
 }
 
-// Recorded stores the time at which an entry was recorded that is due at once and has no reserved slot.
+// Recorded notes that this process has recorded an entry now. Call it for an entry that is due at once and has no
+// reserved slot.
 func (s *Slots) Recorded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +140,8 @@ func (s *Slots) freeSlotsLocked() int {
 	now := time.Now()
 	s.dropExpiredLocked(now)
 	if limit := s.otherLimits(); limit < engine.Unlimited {
-		// TakeRecorded takes no slot while another limit holds, so keep no slot free for new entries. They queue behind
-		// the entries that have waited longer.
+		// Another feature limits the calls now, so TakeRecorded takes no slot. Slots that are kept free for new entries
+		// would stay unused, so keep none free. New entries then wait behind the entries that have waited longer.
 		return min(limit, s.size-s.running-s.reserved)
 	}
 	// A backlog would take every free slot, and new entries would wait behind all of it.

@@ -25,7 +25,7 @@ const problem = "statistics could not be stored"
 // of each further minute are lost.
 const mostMinutes = 120
 
-// longestPause is in seconds.
+// longestPause is the longest pause between two tries to store counts, in seconds.
 const longestPause = 30
 
 // Store stores counts. See processlog.Operations.
@@ -38,15 +38,15 @@ type Store interface {
 type Counter struct {
 	e        *engine.Engine
 	store    Store
-	instance string // in the table
+	instance string // name of this process in the table
 	writer   groupcommit.Batcher[minute]
 
 	mu    sync.Mutex // guards the fields below
 	clock clock
 	types map[string]*processlog.StatCounts // nil if nothing was counted
-	at    time.Time                         // begin of the minute that the field types counts
+	at    time.Time                         // begin of the present minute, whose counts are in the field types
 	next  time.Time                         // earliest begin of the following minute
-	timer *time.Timer                       // ends the minute that the field types counts
+	timer *time.Timer                       // ends the present minute
 }
 
 type minute struct {

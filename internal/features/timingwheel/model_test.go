@@ -103,7 +103,13 @@ func (m *queueModel) settle(items []processlog.QueueOutcome) {
 	}
 }
 
-// The durations reach slots, rounds and whole revolutions of the wheel.
+// spans draws durations of these kinds:
+//
+//   - parts of a slot, which is 1 ms long
+//   - some slots, up to several revolutions of the smallest wheel
+//   - whole revolutions of the smallest wheel, which has 64 slots
+//   - seconds up to two hours
+//   - 250 years, which is near the longest duration
 func spans() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(
 		rapid.Map(rapid.IntRange(-1000, 3000), func(us int) time.Duration { return time.Duration(us) * time.Microsecond }),
@@ -179,7 +185,8 @@ func claimSteps() *rapid.Generator[step] {
 	})
 }
 
-// The entries may have got other leases since the claim.
+// settleSteps settles entries with the token of the last claim or of an earlier claim. Since that claim, an entry may
+// have got another lease, or none at all.
 func settleSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		ago := rapid.IntRange(0, 3).Draw(t, "claims ago")

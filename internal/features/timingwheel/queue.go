@@ -1,6 +1,5 @@
-// Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process
-// and are lost when the process ends. So the engine polls the database for all other entries (G1, no entry is
-// forgotten).
+// Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process and
+// are lost when the process ends. So the engine polls the database for all other entries. See promise G1.
 //
 // The queue is a hashed timing wheel for each business type, with slots of one millisecond. It never returns an entry
 // before its due time (G9).
@@ -67,7 +66,9 @@ func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules proc
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.dueAfter(item.In))
 		}
-	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // Even a lease that starts now would end sooner than this entry is due.
+	// A lease would end at most MaxLease after item.In. So e.at is not the end of a lease, but a due time that is too
+	// late.
+	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease):
 		t.move(e, now.dueAfter(item.In))
 	}
 }
@@ -113,7 +114,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.dueAfter(item.In); {
-		// The entry has another lease by now, so only an earlier due time changes it.
+		// The entry has got another lease since, or was moved, so e.at is not the token of the outcome. Then the outcome
+		// may only make the entry due earlier. Any other outcome changes nothing.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)

@@ -96,7 +96,9 @@ func (w *wheelSlots) earliest() int64 {
 	w.next = noDue
 	w.visit(func(slot *wheelList, offset int64) bool {
 		w.next = min(w.next, slot.first.at)
-		return w.next > w.turnedUntil+offset // later slots only hold later entries
+		// True continues the visit. The visit ends at the first slot whose first entry is due in this revolution,
+		// because later slots hold only later entries.
+		return w.next > w.turnedUntil+offset
 	})
 	return w.next
 }

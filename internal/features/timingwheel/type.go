@@ -48,8 +48,8 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// take removes up to limit due entries from dueList, and leaves them in the map members. The caller must call the
-// method place for each of them, which puts the entry into a list again.
+// take removes up to limit due entries from the field dueList. The entries stay in the map members, but are in no list.
+// So the caller must call the method place for each entry.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.dueList.first != nil {

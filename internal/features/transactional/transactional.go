@@ -20,8 +20,9 @@ type Settings struct {
 	// Begin starts the transaction that a handler and its outcome share.
 	Begin func(ctx context.Context) (Transaction, error)
 
-	// ServersFault reports whether a condition of the server may have caused an error of a transaction that Begin
-	// returned, and whether the condition concerns the whole server.
+	// ServersFault examines an error that a transaction of Begin, or one of its statements, has returned. The result
+	// possible is true if a condition of the server may have caused the error. The result wholeServer is true if this
+	// condition concerns the whole server.
 	ServersFault func(err error) (possible, wholeServer bool)
 }
 
@@ -155,7 +156,8 @@ func (t *attemptTx) beginOnce() (Transaction, error) {
 func (t *attemptTx) storeSuccess(err error) engine.Result {
 	a, ctxErr := t.a, t.a.Context().Err
 	if err != nil {
-		// After a timeout the handler is responsible for the error.
+		// Blame the server only if the attempt's context has not ended. After a timeout of the attempt, the error
+		// counts as a failure of the handler.
 		if possible, wholeServer := t.ServersFault(usererr.Safe(err)); possible && ctxErr() == nil {
 			err = verdict.ServerCaused(err, wholeServer)
 		}
@@ -225,6 +227,7 @@ func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token proces
 	case readErr == nil:
 		return engine.Result{Err: d.serverError(fmt.Errorf("commit: %w", err))}
 	}
-	// Storing an outcome under the claimed version is safe: if the commit happened, the write changes nothing.
+	// It is unknown whether the transaction has committed. The engine now stores an outcome for the claimed version of
+	// the row. If the transaction has committed, the row has a newer version, so this write changes nothing.
 	return engine.Result{Err: verdict.LibraryUnavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
 }

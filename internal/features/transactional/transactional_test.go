@@ -72,7 +72,8 @@ func attempt(t *testing.T, beginTakes time.Duration, handler Handler) (ended []o
 	return ended, stored
 }
 
-// An attempt that took longer than it may run counts as stuck, and another entry may use its slot.
+// Begin takes longer than the timeout of the attempt. Such an attempt counts as stuck, and another entry may use its
+// slot. So the handler must not be called any more.
 func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, stored := attempt(t, 2*time.Minute, func(context.Context, Transaction, *processlog.Row) error {
@@ -84,7 +85,8 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 	})
 }
 
-// A person may accept a loss while a handler runs, so the time of its success must be the time of the COMMIT.
+// If a person accepts a loss of the database, the acceptance covers only versions that are older than the acceptance. A
+// person may accept a loss while a handler runs. So the time of the handler's success must be the time of the COMMIT.
 func TestSuccessIsAsYoungAsItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var returned time.Time

@@ -16,7 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are at most a fortieth of the time that the caller has waited. Reads happen at multiples of their pause, and
+// pauses are the possible times between two reads of an entry. The chosen pause is at most a fortieth of the time that
+// the latest caller has waited, but at least the first of the pauses. Reads happen at multiples of the pause, and
 // each pause divides a second, so the reads of many callers fall together.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
@@ -34,8 +35,8 @@ type Waiting struct {
 	publish func(ctx context.Context, ids []processlog.ID) error
 	listen  func(ctx context.Context)
 
-	hasCallers atomic.Bool   // if none waits, the end of an entry costs one read of this flag
-	startedAt  time.Time     // multiples of pauses count from here
+	hasCallers atomic.Bool   // whether callers wait; if not, the end of an entry costs only one read of this flag
+	startedAt  time.Time     // a read after a pause happens at startedAt plus a multiple of the pause
 	wakeUp     chan struct{} // of capacity 1: holds a token when an entry must be read now
 
 	endsToPublish groupcommit.Batcher[processlog.ID]
@@ -189,7 +190,8 @@ func (w *Waiting) removeEntryLocked(id processlog.ID) {
 func (w *Waiting) loop() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	var listener sync.WaitGroup
-	if w.listen != nil && !w.e.Running() { // Run listens already.
+	// While Run is under way, Run listens. Otherwise the loop must listen.
+	if w.listen != nil && !w.e.Running() {
 		listener.Go(func() { w.listen(ctx) })
 	}
 	defer listener.Wait()
