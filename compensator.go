@@ -26,15 +26,15 @@ type Compensator struct {
 	queue     processlog.Queue
 	connector *txwatch.Connector // the Connector that Config.DB was opened on, which sees commits; nil if Config.DB was opened without one
 
-	fingerprint    string   // identifies the log, as the store reports it
-	sameLogSources sync.Map // keys: the other Connectors and Compensators that are known to use the same log, see sameLog
+	fingerprint    string   // result of Store.Fingerprint, which identifies the database of the process log
+	sameLogSources sync.Map // keys: the other Connectors and Compensators that are known to use the same process log, see sameLog
 
 	types      *registry
 	poolShares poolShares
 	purging    purgeState
 
 	features *features.Set
-	// engine runs the entries. It is the Engine of the field features. Close closes it.
+	// engine runs the entries. The function features.New has created the engine, and Compensator.Close closes it.
 	engine   *engine.Engine
 	isClosed atomic.Bool
 }

@@ -34,8 +34,8 @@ type Config struct {
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the
 	// program has only one log. Package serve uses Name in errors, package probe in answers, package ui in addresses,
-	// and module otel as an attribute. Each line in Logger has Name as "log". Name has up to 64 letters, digits and . _
-	// ~ -, and does not begin with a dot.
+	// and module otel as an attribute. In each line that the library logs, the attribute "log" has the value of Name.
+	// Name has up to 64 letters, digits and . _ ~ -, and does not begin with a dot.
 	Name string
 
 	Table  string // name of the table of the process log, optionally as database.table. Default "common_process_log"
@@ -56,8 +56,8 @@ type Config struct {
 	Horizon time.Duration
 
 	// QueueLimit is the number of entries of a type up to which the queue takes entries that wait. Above this number,
-	// further entries of the type stay only in the database at first, as Horizon describes. The queue always takes entries
-	// that are due within four times ReconcileInterval. Default 100,000; at least 1,000.
+	// further entries of the type stay only in the database at first, as Horizon describes. The queue always takes
+	// entries that are due within four times ReconcileInterval. Default 100,000; at least 1,000.
 	QueueLimit int
 
 	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep

@@ -37,8 +37,8 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
 //   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the
 //     server has rolled the transaction back.
-//   - After such a rollback by the server, further statements return ErrTxAborted and are not sent. The server would commit
-//     each of them by itself.
+//   - After such a rollback by the server, further statements return ErrTxAborted and are not sent. The server would
+//     commit each of them by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
 // If you have other wrappers, for example for tracing, put them inside this one. A wrapper around this one works only
@@ -142,10 +142,12 @@ func describeNoTransaction(tx Tx, err error) error {
 
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf sends a probe statement through tx, to reach the watch of its connection.
+// watchOf returns the watch of the transaction tx: a *txwatch.Tx, which sees the end of tx and can prevent its commit.
+// The connection of tx holds the watch. To reach the connection, watchOf sends a statement through tx, which is called
+// the probe. If the connection is not watched, watchOf returns no watch.
 //
-// If ctx has ended, watchOf sends a second probe with a context that has not ended, because the caller needs the watch
-// to prevent the commit.
+// If ctx has ended, the first probe may not reach the connection. The caller then needs the watch to prevent the
+// commit. So watchOf sends a second probe with a context that has not ended.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)

@@ -92,8 +92,8 @@ func (e *Entry) Attempt() int {
 // and the compensation of an entry have the same key, until a person requeues the entry. A requeue changes the key, so
 // that the services do the work again.
 //
-// A service does not find calls from before the requeue by the new key. If the compensation must find them, also send an id
-// of your own with each call.
+// After a requeue, a service cannot find the earlier calls by the new key. If the compensation must find the earlier
+// calls, also send an id of your own with each call.
 //
 // Two logs may give the same id to different entries, for example in production and in a staging copy. If the handlers
 // of several logs call the same service, put the name of the log in front of the key.
@@ -180,8 +180,8 @@ func jsonOrBytes(text []byte) (json.RawMessage, []byte) {
 	return nil, text
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. An entry
-// that was read this way does not know its codec, so its method Decode uses JSON.
+// UnmarshalJSON reads what MarshalJSON wrote, and replaces the whole entry. After an error the entry is unchanged. An
+// entry that was read this way does not know its codec, so its method Decode uses JSON.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	var v entryJSON
 	if err := json.Unmarshal(data, &v); err != nil {

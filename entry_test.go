@@ -209,7 +209,7 @@ func fill(t *testing.T, v reflect.Value) {
 			f.SetBytes([]byte{'0' + byte(i)})
 		case f.Kind() == reflect.Map:
 			f.Set(reflect.ValueOf(map[string]string{"k": string(rune('a' + i))}))
-		case f.Kind() == reflect.Struct || f.Kind() == reflect.Array: // values of a row that no Entry has
+		case f.Kind() == reflect.Struct || f.Kind() == reflect.Array: // These fields of a Row need no value, because an Entry does not have them.
 		default:
 			require.Fail(t, "a field of a new kind", v.Type().Field(i).Name)
 		}

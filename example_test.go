@@ -268,8 +268,9 @@ func ExampleHandleTx() {
 			if err != nil {
 				return err
 			}
+			// If n is 0, the order was paid in time. Then err is nil, and the entry succeeds without more work.
 			if n, err := res.RowsAffected(); err != nil || n == 0 {
-				return err // The order was paid in time, so there is nothing to do.
+				return err
 			}
 			_, err = tx.ExecContext(ctx, "UPDATE stock SET n=n+? WHERE sku=?", o.Quantity, o.SKU)
 			return err
@@ -339,10 +340,8 @@ func ExampleCompensator_InTx() {
 		return err
 	})
 	switch {
-	case errors.Is(err, compensator.ErrCommitUnknown):
-		// The transaction may have been committed. See the example of Resolve.
-	case errors.Is(err, compensator.ErrTxAborted):
-		// The server has rolled back the transaction, for example after a deadlock. So run the whole transaction again.
+	case errors.Is(err, compensator.ErrCommitUnknown): // It is unknown whether the transaction was committed. See the example of Resolve.
+	case errors.Is(err, compensator.ErrTxAborted): // The server has rolled back the transaction, for example after a deadlock. Run the whole transaction again.
 	}
 }
 
@@ -406,8 +405,8 @@ func ExampleType_CancelTx() {
 	}
 }
 
-// WithRetry runs a transaction again after a conflict, or after a lost answer to COMMIT if the transaction did not
-// commit.
+// WithRetry runs a transaction again after a conflict. If the answer to COMMIT was lost, WithRetry first finds out
+// whether the transaction has committed. It runs the transaction again only if the transaction has not committed.
 func ExampleCompensator_WithRetry() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle

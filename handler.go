@@ -19,9 +19,10 @@ import (
 // service that it calls. Two runs overlap only if a process paused for longer than its lease. It is called concurrently
 // for different entries.
 //
-// A handler may have failed although its effect may have happened, for example if a call got no answer. To report this,
-// return an error with a method OutcomeUnknown() bool that returns true. The error may also wrap such an error. If the
-// entry then dies, its case says that the outcome is unknown. Package httpcall returns such errors.
+// Sometimes a handler does not know whether its effect has happened, for example because a call got no answer. To
+// report an unknown outcome, return an error with a method OutcomeUnknown() bool that returns true. You may also wrap
+// this error in another error. If the entry then dies, its case says that the outcome is unknown. Package httpcall
+// returns errors with this method.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 type txHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
@@ -43,9 +44,9 @@ type Middleware func(next HandlerFunc) HandlerFunc
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
 // Handle registers the handler of a type and returns a Type to record with. Call it before Run. cfg may be nil. If the
-// type has Keep, Serial or Limit, Handle reads from the database and waits at most 10 s for each answer. An invalid field, a
-// nil handler, or a type that is registered already is a *FieldError. Handle reports all invalid fields at once. While
-// Run runs, Handle returns ErrRunning.
+// type has Keep, Serial or Limit, Handle reads from the database and waits at most 10 s for each answer. An invalid
+// field, a nil handler, or a type that is registered already is a *FieldError. Handle reports all invalid fields at
+// once. While Run runs, Handle returns ErrRunning.
 func Handle[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg *HandlerConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -118,9 +119,12 @@ func Must[T any](v T, err error) T {
 }
 
 // Declare returns a Type to record entries whose handler runs in another process, or that need no handler: see
-// Type.Once. cfg may be nil. Config.Keep does not apply to a declared type. If cfg.Keep is set, call Declare before
-// Run; a later call may return ErrRunning. If a type is declared several times, the library uses the shortest Keep. If
-// cfg has Keep or Serial, Declare reads from the database and waits at most 10 s for each answer.
+// Type.Once. The parameter cfg may be nil.
+//
+// A declared type has only its own TypeConfig.Keep, and not the default of the whole Compensator (Config.Keep). If
+// cfg.Keep is set, call Declare before Run. A later call may return ErrRunning. If a type is declared several times,
+// the library uses the shortest TypeConfig.Keep. If cfg.Keep or cfg.Serial is set, Declare reads from the database and
+// waits at most 10 s for each answer.
 //
 // Invalid fields are *FieldErrors, and Declare reports all of them at once.
 func Declare[T any](ctx context.Context, c *Compensator, businessType string, cfg *TypeConfig) (*Type[T], error) {
@@ -320,8 +324,8 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 
 type poolShare struct {
 	businessType string
-	calls        int // Concurrency of the type, which fitPool may have lowered, or Limit.Concurrent if that is less
-	wanted       int // value of calls if the pool were large enough
+	calls        int // how many entries of the type may run at once: its Concurrency, which fitPool may have lowered, or Limit.Concurrent if that is less
+	wanted       int // how many entries of the type could run at once if the pool were large enough, so that fitPool lowered nothing
 	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the
 	// second function of HandleCall, hold these connections.
 	heldByHandler  bool

@@ -43,8 +43,9 @@ type Admission struct {
 	// but only for suspects. So Accept may count the accepted suspects, but must not count other accepted entries.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// SuspectDone is called when a suspect that Accept has accepted can no longer crash this process. A suspect is an
-	// entry that may have crashed a process. The engine may call SuspectDone several times after one call of Accept.
+	// SuspectDone is called for a suspect, an entry that may have crashed a process. If Accept has accepted the
+	// suspect, SuspectDone says that the suspect can no longer crash this process. The engine may call SuspectDone
+	// several times after one call of Accept.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
 	// Admit splits the claimed attempts into attempts that may start and attempts that are skipped. The engine gives
@@ -85,11 +86,11 @@ const (
 	OutcomeDecided                   // the entry's outcome is stored or dropped
 )
 
-// Unlimited is the result of CallsAllowed of a feature that does not limit a type.
+// Unlimited is a result of Admission.CallsAllowed. It means that the feature does not limit the calls of the type.
 const Unlimited = math.MaxInt
 
-// Checked is the result of CallsAllowed of a feature that allows any number of calls, but checks each entry in the
-// transaction of the claim.
+// Checked is a result of Admission.CallsAllowed. It means that any number of calls may begin, but that the claim of
+// each entry must check whether the entry may start.
 const Checked = Unlimited - 1
 
 var allowAll = Admission{
@@ -107,8 +108,8 @@ var allowAll = Admission{
 	RunBegins:        func() {},
 }
 
-// AttachAdmission adds an Admission to the type. The function configure replaces the functions of this Admission that
-// the feature needs. Call AttachAdmission when the type is registered.
+// AttachAdmission adds an Admission to the type, for one feature. The new Admission allows everything. The function
+// configure sets the fields by which the feature limits the type. Call AttachAdmission when the type is registered.
 func (t *Type) AttachAdmission(configure func(a *Admission)) {
 	a := allowAll
 	configure(&a)
@@ -161,9 +162,9 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 	}
 }
 
-// Admitted asks each admission of the type which attempts may start. The result skipped holds the attempts that at
-// least one admission has skipped. An admission may have admitted such an attempt before. For this admission, Admitted
-// calls AttemptEnded with the attempt.
+// Admitted asks the admissions of the type, one after the other, which attempts may start. If an admission skips an
+// attempt, the attempt does not start and is in the result skipped. The admissions that were asked earlier have
+// admitted this attempt. Admitted reports to each of them that the attempt has ended: see Admission.AttemptEnded.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {
 		var left []*Attempt
@@ -176,7 +177,7 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	return attempts, skipped
 }
 
-// Admissions returns the admissions of the type.
+// Admissions returns the values that the features have added with AttachAdmission.
 func (t *Type) Admissions() []*Admission { return t.admissions }
 
 func attemptEnded(admissions []*Admission, attempt *Attempt, r Result) {
@@ -187,17 +188,18 @@ func attemptEnded(admissions []*Admission, attempt *Attempt, r Result) {
 
 // Order is a set of functions by which a feature blocks entries of a type until other entries of the type have ended.
 type Order struct {
-	// Blocked returns the ids of the blocked entries among the given ids. A blocked entry may not run until another entry
-	// has ended. Blocked may ask the database.
+	// Blocked returns the ids of the blocked entries among the given ids. A blocked entry may not run until another
+	// entry has ended. Blocked may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
 	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due.
-	// Each call continues where the last one stopped. more says whether the next call may find further entries. It is
-	// false in two cases: Find has read all entries, or it has read many entries that were all blocked, and has given
-	// up.
+	// Each call continues where the last one stopped. The result more says whether the next call may find further
+	// entries. It is false in two cases: Find has read all entries, or it has read many entries that were all blocked,
+	// and has given up.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind lets the search go on after Find has returned false for more.
+	// ContinueFind makes the next call of Find read further entries, although the last call has returned false as its
+	// result more. If Find has read all entries, the next call begins with the first entry again.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -269,8 +271,8 @@ type Slots interface {
 
 // A Reservation is the slots that an open transaction has reserved.
 type Reservation interface {
-	// Use occupies the given number of the reserved slots, and frees the rest. If the reservation has lapsed or was used
-	// before, Use returns false and changes nothing.
+	// Use occupies the given number of the reserved slots, and frees the rest. If the reservation has lapsed or was
+	// used before, Use returns false and changes nothing.
 	Use(keep int) bool
 }
 
@@ -305,17 +307,17 @@ type Grouping struct {
 	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
 	Linger time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. It returns the time until the scanner must call Look. It
-	// returns 0 if the reported entries may fill a call.
+	// EntryDue is called for each entry that is reported as due now. It returns after what time the scanner must call
+	// Look. The result 0 means at once, because the entries that were reported may fill a call.
 	EntryDue func(now time.Time) time.Duration
 
 	// Look is called before each claim of the type. It returns nil if the claim may begin. If due entries may still
-	// wait for other entries to share their handler call, Look returns a function. The engine then calls this function
-	// in a goroutine in place of the claim. While the function runs, the engine neither calls Look nor claims the type.
+	// wait for other entries to share their handler call, Look returns the function ask. The engine then calls ask in a
+	// goroutine in place of the claim. While ask runs, the engine neither calls Look nor claims the type.
 	//
-	// The function returns the time until the engine must call Look again. The function may send queries to the
-	// database, and so may take long. If the parameter full of Look is true, the last claim got as many entries as it
-	// wanted. A returned function must then query the database at once.
+	// The function ask returns after what time the engine must call Look again. It may query the database, so it may
+	// take long. If the parameter full is true, the last claim got as many entries as it wanted. The function ask must
+	// then query the database at once.
 	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
 

@@ -27,7 +27,8 @@ type Base struct {
 	watcher  Watcher
 	instance processlog.InstanceID // id of this process, which LeaseToken puts into tokens; zero: tokens name no process
 
-	// Work is the context of work that may outlast the call that began it, for example a claim. Close ends this context.
+	// Work is the context of work that may outlast the call that began it, for example a claim. Close ends this
+	// context.
 	Work    context.Context
 	endWork context.CancelCauseFunc
 }
@@ -39,8 +40,8 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 	return b
 }
 
-// MarkLeases makes the token of each later lease begin with a mark that names this process. Call MarkLeases before anything
-// is recorded or run.
+// MarkLeases makes the token of each later lease begin with a mark that names this process. Call MarkLeases before
+// anything is recorded or run.
 func (b *Base) MarkLeases(by processlog.InstanceID) { b.instance = by }
 
 // LeaseToken returns a new random token for a lease.
@@ -73,8 +74,8 @@ const (
 	problemRound   = "the log could not be searched for forgotten entries"
 )
 
-// NoteResult records the error of a statement of the library, or nil. The parameter what names the statement. An error is
-// logged, and Health lists it until the same statement succeeds.
+// NoteResult records the error of a statement of the library, or nil. The parameter what names the statement. An error
+// is logged, and Health lists it until the same statement succeeds.
 func (b *Base) NoteResult(what string, err error) { b.Problems.NoteResult(what, "", err) }
 
 // QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit.
@@ -144,8 +145,8 @@ type Watcher struct {
 	// Read is called with rows that this process has recorded and then read back outside a transaction.
 	Read func(rows []processlog.Row, asked time.Time)
 
-	// Stored is called for each outcome that the database has stored. row is the entry as it was claimed. token is the token
-	// with which the outcome was written. asked is when the statement that stored the outcome was sent.
+	// Stored is called for each outcome that the database has stored. row is the entry as it was claimed. token is the
+	// token with which the outcome was written. asked is when the statement that stored the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
 	// Recorded is called with entries whose transaction is reported as committed. It is not called with entries that a
@@ -161,7 +162,8 @@ type Watcher struct {
 	Round func(ctx context.Context)
 }
 
-// RecordedEntry is an entry whose transaction is reported as committed. The report may be wrong, so the entry may be missing.
+// RecordedEntry is an entry whose transaction is reported as committed. The report may be wrong, so the entry may be
+// missing.
 type RecordedEntry struct {
 	ID             processlog.ID // zero if the database did not return it
 	IdempotencyKey processlog.IdempotencyKey
@@ -198,9 +200,9 @@ func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Rea
 //
 // The engine calls the functions in the order of the fields.
 type Hooks struct {
-	// BeforeInsert is called before entries are inserted. It may change the drafts. If it returns an error, nothing is recorded.
-	// If write is not nil, the engine calls write after the insert, in the same transaction. inserted has the result for each
-	// draft, in the same order.
+	// BeforeInsert is called before entries are inserted. It may change the drafts. If it returns an error, nothing is
+	// recorded. If write is not nil, the engine calls write after the insert, in the same transaction. inserted has the
+	// result for each draft, in the same order.
 	BeforeInsert []func(drafts []processlog.Draft) (write RecorderWrite, err error)
 
 	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that
@@ -221,8 +223,9 @@ type Hooks struct {
 	// write its result into the memory of its argument.
 	Start []func(fresh []InsertedEntry) (others []InsertedEntry)
 
-	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id hands the
-	// entry to Engine.StartRecorded, and returns true. FindID must not claim an entry before InsertedEntry.Due.
+	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id
+	// hands the entry to Engine.StartRecorded, and returns true. FindID must not claim an entry before
+	// InsertedEntry.Due.
 	FindID []func(f InsertedEntry) bool
 
 	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of
@@ -247,9 +250,10 @@ type Hooks struct {
 	// with the outcome, or nil.
 	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
-	// Prepare is called once for each outcome that Store.Settle will store, before the outcome waits to be sent. Prepare
-	// returns the outcome, and can add data to it. The transaction that stores the outcome also stores this data. Prepare
-	// is not called for a success that a transactional handler has stored in its own transaction: see Result.Stored.
+	// Prepare is called once for each outcome that Store.Settle will store, before the outcome waits to be sent.
+	// Prepare returns the outcome, and can add data to it. The transaction that stores the outcome also stores this
+	// data. Prepare is not called for a success that a transactional handler has stored in its own transaction: see
+	// Result.Stored.
 	Prepare []func(a *Attempt, o processlog.Outcome) processlog.Outcome
 
 	// IsAwaited reports whether another entry waits for the outcome of an attempt. The engine stores such an outcome
@@ -261,8 +265,8 @@ type Hooks struct {
 	// answered or the first try has failed.
 	Storing []func(batch []Settling) (onAnswer func())
 
-	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of the
-	// entry.
+	// Stored is called when an outcome is stored. The parameter failed says whether the outcome counts as a failure of
+	// the entry.
 	Stored []func(a *Attempt, to processlog.State, failed bool)
 
 	// Dropped is called when an attempt ends and no outcome of it is stored.
@@ -280,8 +284,8 @@ type Hooks struct {
 type RecorderWrite func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error
 
 // Source is a set of functions by which a queue reports due entries, so that the reconciler need not search the
-// database for them. The reports are only hints. A claim asks the database whether the entry exists, is due and is free
-// (G10, Redis is a hint).
+// database for them. The reports are only hints. A claim asks the database whether the entry exists, is due and is
+// free. See promise G10.
 type Source struct {
 	// Scope returns whether the source now reports the entries of all processes, of this process only, or no entries.
 	Scope func() Scope
@@ -292,10 +296,10 @@ type Source struct {
 	// Enqueue adds entries, each with the time until it is due. Enqueue, Move and Settle return at once.
 	Enqueue func(entries []processlog.QueueEntry)
 
-	// Move changes the due time of an entry. If the source does not have the entry, Move adds it.
+	// Move changes the due time of an entry in the source. If the source does not have the entry, Move adds the entry.
 	Move func(entry processlog.QueueEntry)
 
-	// Settle ends the queue's lease of an entry, which Queue.Claim has given.
+	// Settle ends the lease of one entry that Queue.Claim has returned. The field o.Token names this lease.
 	Settle func(businessType string, o processlog.QueueOutcome)
 
 	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken

@@ -23,7 +23,7 @@ const behindPause = 10 * time.Millisecond
 // running.
 func (e *Engine) Scan(ctx context.Context) {
 	var claims sync.WaitGroup
-	// Wait for the claims here. Once Scan has returned, Run waits only for the handlers (G15, stopping loses nothing).
+	// Wait for the claims here. Once Scan has returned, Run waits only for the handlers. See promise G15.
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -34,8 +34,11 @@ func (e *Engine) Scan(ctx context.Context) {
 		case <-timer.C:
 		case <-e.claimSchedule.wake:
 		}
+		// Check ctx again. If ctx has ended and the timer has fired too, the select statement picks either case at
+		// random. A claim after the end of ctx is useless, because its entries would only be released again. See
+		// promise G15.
 		if ctx.Err() != nil {
-			return // both cases may be ready, and entries claimed now would only be released again (G15, stopping loses nothing)
+			return
 		}
 		timer.Reset(e.startClaims(&claims))
 	}
@@ -46,7 +49,7 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	case e.HoldReason() != nil:
 		return peekInterval
 	case e.OutcomesBacklogged():
-		// Claim nothing now. New attempts could only wait to store their outcomes (G8, a reported success is stored).
+		// Claim nothing now. New attempts could only wait to store their outcomes. See promise G8.
 		return behindPause
 	}
 	return e.claimSchedule.start(claims, e)
@@ -66,7 +69,7 @@ func (e *Engine) claimDue(t *Type, calls int, backlog bool) ClaimResult {
 
 // ClaimOffered claims and starts entries that a queue has offered. The caller has taken slots for the given number of
 // calls. ClaimOffered passes the result of the claim to onClaimed before any entry starts. The queue's lease of an
-// entry is no claim: only the database knows whether the entry exists, is due and is free (G10, Redis is a hint).
+// entry is no claim: only the database knows whether the entry exists, is due and is free. See promise G10.
 //
 // full says that the queue offered as many entries as it was asked for.
 func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full bool, onClaimed func(found ClaimedRows, err error)) ClaimResult {
@@ -98,8 +101,9 @@ func (e *Engine) HasMore(t *Type) (more bool) {
 	return more
 }
 
-// AdjustSlots changes the number of slots that a claim holds from held to needed. It returns the new number of slots.
-// If too few slots are free, the new number is smaller than needed.
+// AdjustSlots takes or frees slots of a claim. The claim holds as many slots as the parameter held says, and needs as
+// many as the parameter needed says. AdjustSlots returns how many slots the claim holds now. The result is smaller than
+// needed if too few slots are free.
 func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	if needed > held {
 		return held + t.slots.Take(needed-held)
@@ -180,8 +184,9 @@ func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedR
 	return found, err
 }
 
-// leaseWanted leases wanted entries. It leaves the slots to its callers. If stuckOnly is true, it leases only entries
-// whose handler is stuck in this process.
+// leaseWanted claims entries in the database: it leases those that are free, due and allowed to run here. It neither
+// takes nor releases slots, which its callers do. If stuckOnly is true, it leases only entries whose handler is stuck
+// in this process.
 func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
@@ -201,7 +206,9 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 			claim = a.Claim
 		}
 	}
-	sentAt := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16, repetitions are counted).
+	// Read the clock before the statement is sent. The leases begin in the database, and already run while the answer
+	// is on its way. So this process does not believe that it has a lease for longer than it has. See promise G16.
+	sentAt := time.Now()
 	found, err := claim(ctx, wanted, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	e.NoteResult(problemClaim, err)
@@ -277,14 +284,17 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
 	stuck := attempt.Stuck
 	switch {
-	// The handler has returned since countStuck found it stuck. This claim would run the entry without a slot.
+	// The method countStuck claims without slots, because a claim of an entry with a stuck handler runs nothing. But
+	// this handler has returned in the meantime, so the claim would run the entry without a slot.
 	case p.stuckOnly && !stuck:
 		return false
-	// Entries of stuck handlers are left to other processes for the duration of one lease. That duration begins when
-	// the entry is due and its last lease has ended.
+	// This process leaves the entry alone in two cases:
+	//   - It has an attempt of the entry whose handler is not stuck.
+	//   - The handler is stuck, and the entry has been due and free for less than one lease. In this time another
+	//     process may claim the entry. The fields LeaseLeft and DueIn are negative while the entry is due and free.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The entry is dead-lettered and does not run, so do not ask the admissions.
+	// The claim dead-letters the entry and does not run it, so do not ask the admissions.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -318,8 +328,8 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// setAsideCounted moves entries that were claimed only to count a lost lease from Mine to Waiting, so that they do not
-// run.
+// setAsideCounted removes the entries in p.countedOnly from found.Mine, so that they do not run. Their claim only
+// counts a lost lease. setAsideCounted adds these entries to found.Waiting, due again after one lease.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found
@@ -348,8 +358,10 @@ func (e *Engine) ClaimWithSlots(t *Type, wanted []processlog.Wanted, calls int) 
 }
 
 // Unleased returns the entries that a claim of the type t could not lease, each with the time until it can be claimed.
-// The result leaves out the entries in WithoutCall. For a skipped entry, Unleased returns the type that the entry's row
-// has, because the queue may have named a wrong type.
+// The result leaves out the entries in found.WithoutCall.
+//
+// For the entries in found.Skipped, the result has the business type of the row and not that of t. These entries may
+// have another type, because a queue may have offered them under a wrong type.
 func (e *Engine) Unleased(t *Type, found ClaimedRows) (entries []processlog.QueueEntry) {
 	for _, w := range found.Waiting {
 		entries = append(entries, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})

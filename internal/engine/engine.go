@@ -1,24 +1,25 @@
-// Package engine takes an entry from the commit of its transaction to its end. The database alone decides who has an entry and
-// what became of it. Everything in memory ends with the process.
+// Package engine takes an entry from the commit of its transaction to its end. The database alone decides which process
+// has an entry and what became of the entry. Everything in memory ends with the process.
 //
-// This is the story of an entry, with the files in the order in which it passes them.
+// These are the stages of an entry, each with its file, in the order of an entry's life:
 //
-//   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction ends.
-//     If this process has reserved a slot, the entry is inserted with a lease. After the commit, its first attempt runs here
-//     without a claim. Every other attempt begins with a claim.
-//   - Due (schedule.go): the claim schedule starts a claim of a type when it is worthwhile. The source, for example a queue,
-//     reports due entries. Without a queue, the rounds of the reconciler report them.
-//   - Claimed (claim.go): a claim leases rows in the database. While the rows are locked, the picker says which of them may
-//     run here.
-//   - Run (run.go): each attempt runs in a goroutine. The process holds the attempt until its outcome is stored, and renews
-//     its lease (lease.go).
+//   - Recorded (record.go): a service inserts the entry in its own transaction. Recording learns how that transaction
+//     ends. If this process has reserved a slot, the entry is inserted with a lease. After the commit, its first
+//     attempt runs here without a claim. Every other attempt begins with a claim.
+//   - Due (schedule.go): the claim schedule starts a claim of a type when it is worthwhile. The source, for example a
+//     queue, reports due entries. Without a queue, the rounds of the reconciler report them.
+//   - Claimed (claim.go): a claim leases rows in the database. While the rows are locked, the picker says which of them
+//     may run here.
+//   - Run (run.go): each attempt runs in a goroutine. The process holds the attempt until its outcome is stored, and
+//     renews its lease (lease.go).
 //   - Judged (outcome.go): the outcome follows from the error of the handler and the row.
-//   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the version that
-//     the claim has left.
+//   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the
+//     version that the claim has left.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// The engine does not import the features. Each package below internal/features attaches through one or more of the names below.
-// Those of Type are in admission.go, and those of Engine in base.go.
+// The engine does not import the features, which are the packages in internal/features. A feature attaches itself to
+// the engine through one or more of the methods and fields in the next table. Each line names the method or field, what
+// it decides, and the features that use it. Methods and fields of Type are in admission.go, those of Engine in base.go.
 //
 //	Type.AttachAdmission  which entries are claimed, and how many    breaker, limits, pause, quarantine
 //	Type.AttachOrder      entries that wait for others to end        ordering
@@ -27,36 +28,44 @@
 //	Type.Run, Type.Undo   how the handler is called                  batches, transactional
 //	Engine.AttachSource   who reports due entries                    queue
 //	Engine.AttachWatcher  what the database has answered             rollback
-//	Engine.Hooks          the life of an entry                       attempts, batches, cases, commitpoll, health, limits,
-//	                                                                 ordering, readback, statistics, waiting
-//	Engine.Await          batchers that a stop waits for             instances, limits, ordering, queue, readback, rollback,
-//	                                                                 statistics, waiting
+//	Engine.Hooks          the life of an entry                       attempts, batches, cases, commitpoll, health,
+//	                                                                 limits, ordering, readback, statistics, waiting
+//	Engine.Await          batchers that a stop waits for             instances, limits, ordering, queue, readback,
+//	                                                                 rollback, statistics, waiting
 //
-// The packages invalidrows, periodic and single attach nothing. They call the engine from loops or requests of their own.
+// The packages invalidrows, periodic and single attach nothing. They call the engine from loops or requests of their
+// own.
 //
-// These special cases meet in claims. The right column names what sets and ends each of them.
+// A claim has to treat some entries and types in a special way. Each line of the next table names a special case, says
+// what it means, and names the code where the case begins and ends.
 //
-//	held          this process has an attempt of the entry, and does not claim it again   holdings.admit, Engine.forget
-//	stuck         the handler runs on after its timeout, so others may claim the entry    holdings.examine, return of the handler
-//	suspect       the entry has lost leases, so few of its kind run at once               Row.DeliveryCount; Admission.SuspectDone
-//	counted only  the claim counts a lost lease and runs nothing                          picker.mayClaim, in one claim
-//	without call  the entry may run, but no slot was left for it                          picker.accept, in one claim
-//	blocked       another entry has to end first                                          Order
-//	more due      a claim took all it asked for, so the next one begins at once           typeSchedule.claimEnded
-//	backlog       the database has due entries that the source does not report            ExpectBacklog, typeSchedule.claimEnded
-//	lost race     other processes claimed all that this claim read, so the next one waits typeSchedule.scheduleNext
-//	lingering     the entry is due and waits for others to share its call                 Grouping.Look
-//	refused claim the database refused a claim of the type, so the type pauses            typeSchedule.scheduleNext
-//	refused row   the database refuses to change the entry, which is tried less often     package refusals
+//	held           this process has an attempt of the entry, and does not claim it    holdings.admit, Engine.forget
+//	stuck          the handler runs on after its timeout, and others may claim        holdings.examine, Attempt.returned
+//	suspect        the entry has lost leases, and few suspects run at once            Row.DeliveryCount, SuspectDone
+//	counted only   the claim counts a lost lease and runs nothing                     picker.mayClaim
+//	without call   the entry may run, but no slot was left for it                     picker.accept
+//	blocked        another entry has to end first                                     Order
+//	more due       a claim got all that it asked for, and the next begins at once     typeSchedule.claimEnded
+//	backlog        the database has due entries that the source does not report       ExpectBacklog, claimEnded
+//	lost race      other processes claimed all that this claim read; the next waits   typeSchedule.scheduleNext
+//	lingering      the entry is due and waits for others to share its call            Grouping.Look
+//	refused claim  the database refused a claim of the type, and the type pauses      typeSchedule.scheduleNext
+//	refused row    the database refuses to change the entry, which is tried less      package refusals
 //
-// Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and settle.go are
-// longer, because each has one purpose whose parts are read together.
+// Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and
+// settle.go are longer, because each has one purpose whose parts are read together.
 //
-// Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
-// source is a hint (G10). Nothing blocks while it holds a mutex.
+// Three rules hold everywhere:
 //
-// The root package calls Scan, Reconcile and Renew in goroutines, and waits for them. All other goroutines flush batchers of
-// package groupcommit, or run handlers. Drain waits for both, and Close waits for the batchers.
+//   - A write changes a row only if the row is still as it was read. So another process may change the row first, and
+//     losing this race is a normal result. See promises G4 and G8.
+//   - The source only gives hints, and the database decides. See promise G10.
+//   - Nothing blocks while it holds a mutex.
+//
+// The promises G1, G2 and so on are in docs/reference/guarantees.md.
+//
+// The root package calls Scan, Reconcile and Renew in goroutines, and waits for them. All other goroutines flush
+// batchers of package groupcommit, or run handlers. Drain waits for both, and Close waits for the batchers.
 package engine
 
 import (
@@ -93,14 +102,15 @@ type Engine struct {
 }
 
 type run struct {
-	context     context.Context         // context of Run; no handler starts after its end
-	handlers    context.Context         // parent of the handlers' contexts; it ends later than context
-	endHandlers context.CancelCauseFunc // ends handlers
+	context     context.Context         // the context that the caller passed to Run; no handler starts after its end
+	handlers    context.Context         // parent of the contexts of handlers. It ends later than the field context, so that handlers may finish
+	endHandlers context.CancelCauseFunc // ends the field handlers
 	accepts     bool                    // whether this Run takes new entries until its context ends
 	hasEnded    atomic.Bool
 }
 
-// New makes an engine. The engine keeps the values of ctx, but goes on when ctx ends. Close the engine when you are done.
+// New makes an engine. The engine keeps the values of ctx, but goes on when ctx ends. Close the engine when you are
+// done.
 func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{Base: newBase(ctx, &cfg)}
 	b := e.Base
@@ -151,7 +161,8 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	switch {
 	case !after.State.Terminal():
 		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
-	case after.State != before.State: // An erasure leaves the state of an ended entry as it is.
+	// The change has ended the entry. In the other case, an erasure has changed an entry that had ended before.
+	case after.State != before.State:
 		for _, moved := range e.Hooks.Moved {
 			moved(&before, after.State)
 		}
@@ -166,15 +177,16 @@ func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) 
 	}
 }
 
-// WaitPhase says when the engine waits until batchers of a feature are empty. Close waits for the batchers of all phases.
+// WaitPhase is a phase of a stop in which the engine waits for batchers of a feature. The engine waits until these
+// batchers are empty. Close waits again for the batchers of all phases.
 type WaitPhase int
 
 const (
-	// WaitForClaims is for batchers of claims. Drain waits for them before it waits for handlers, because a claim may
-	// start a handler.
+	// WaitForClaims is the phase for batchers of claims. Drain waits for these batchers before it waits for handlers,
+	// because a claim may start a handler.
 	WaitForClaims  WaitPhase = iota
-	WaitAtDrainEnd           // Drain waits for these batchers after all its other waits
-	WaitInClose              // only Close waits for these batchers
+	WaitAtDrainEnd           // the phase after all other waits of Drain
+	WaitInClose              // the phase in which only Close waits
 	waitPhases               // number of phases
 )
 
@@ -208,7 +220,8 @@ func (e *Engine) Running() bool {
 	return r != nil && !r.hasEnded.Load()
 }
 
-// Accepts reports whether a Run is under way that takes new entries. It returns false once the context of Run has ended.
+// Accepts reports whether this process takes new entries now. The result is true if a Run is under way, if this Run
+// takes new entries, and if its context has not ended.
 func (e *Engine) Accepts() bool { return e.Running() && e.run.Load().accepts && !e.Stopping() }
 
 // Stopping reports whether the context of the latest Run has ended.

@@ -171,7 +171,9 @@ func notifiedOf(a *claimSchedule) int {
 
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
-	shared := 0 // number of calls that an entry shares with others before it runs alone, if each of the calls crashes the process
+	// Suppose that each call of the entry crashes the process. Then shared is the number of its shared calls before the
+	// entry runs alone.
+	shared := 0
 	for mail.sharingClass(processlog.Pending, shared) != notShared {
 		shared++
 	}

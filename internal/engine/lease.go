@@ -24,7 +24,7 @@ type holdings struct {
 	handlers     int           // number of held attempts whose handler has not returned
 	handlersDone chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
 
-	firstHeld chan struct{} // wakes the renewer when an attempt is held after a time without any; its capacity is 1
+	firstHeld chan struct{} // wakes Engine.Renew when the map held was empty and gets its first attempt; the capacity is 1
 }
 
 func newHoldings() *holdings {
@@ -32,22 +32,26 @@ func newHoldings() *holdings {
 }
 
 // leaseEndedLocked reports whether the lease has ended by one of the two clocks of this process. While the machine is
-// suspended, the monotonic clock stands still and the wall clock goes on. While the wall clock is set back, the monotonic
-// clock goes on. The caller holds holdings.mu, or the attempt does not run yet.
+// suspended, the monotonic clock stands still and the wall clock goes on. While the wall clock is set back, the
+// monotonic clock goes on. The caller holds holdings.mu, or the attempt does not run yet.
 func (a *Attempt) leaseEndedLocked(now time.Time) bool {
 	return !now.Before(a.leaseEnd) || !now.Round(0).Before(a.leaseEnd.Round(0)) // Round(0) strips the monotonic clock.
 }
 
-// admit holds the attempts that may start. The lease of a late attempt may have ended while this process or its machine
-// stood still.
+// admit adds the attempts that may start to the map h.held, and returns them as admitted. The result late has the
+// attempts that may not start, for one of these reasons:
+//   - Run is stopping.
+//   - This process already holds an attempt of the same entry.
+//   - The lease has ended, for example because this process or its machine stood still.
 func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, late []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
-		// One lock covers the checks, the new holding and the count of handlers. So only one of two claims of an entry
-		// is admitted (G16), and Drain waits for every handler that begins before Run's context ends (G15).
+		// h.mu is locked during the checks, the change of h.held and the count of handlers. So if two claims bring the
+		// same entry, only one attempt is admitted. And Drain waits for every handler that begins before the context of
+		// Run ends. See promises G15 and G16.
 		if run.Err() != nil || h.held[a.holdingKey()] != nil || a.leaseEndedLocked(now) {
 			a.endCall()
 			late = append(late, a)
@@ -203,8 +207,8 @@ func (h *holdings) whenIdle() <-chan struct{} {
 }
 
 // cancel ends the contexts of attempts that a change of their entry has made obsolete. The parameter before is the row
-// as the change found it. cancel does not end an attempt whose version is newer than the version of this row (G7, no
-// false exhaustion).
+// as it was just before the change. If an attempt has a newer version than this row, its claim came after the change.
+// cancel does not end that attempt. See promise G7.
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +228,8 @@ func (e *Engine) Renew(ctx context.Context) {
 	startedAt, interval := time.Now(), e.types.renewInterval()
 	roundBegan, idle := startedAt, false
 	for {
-		if idle { // Without held attempts, do not wake the process for each round.
+		// If the process holds no attempt, no lease needs a renewal. Sleep until the process holds an attempt again.
+		if idle {
 			select {
 			case <-ctx.Done():
 			case <-e.holdings.firstHeld:
@@ -258,16 +263,19 @@ type stuckCall struct {
 	event observe.AttemptEvent
 }
 
-// needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id.
+// needRenewal returns the attempts that have used a third of their lease, grouped by lease length and sorted by id. It
+// also reports the handlers that have become stuck. The result idle says that this process holds no attempt.
 func (e *Engine) needRenewal() (due grouped.Groups[time.Duration, *Attempt], idle bool) {
 	renewals, stuck, idle := e.holdings.examine()
-	// The circuit breaker uses only the first report of a shared call, so report in the order of the ids.
+	// A stuck call may be shared by several attempts, and the circuit breaker uses only the first report of the call.
+	// Report in the order of the ids, so that the first report is always about the entry with the lowest id.
 	slices.SortFunc(stuck, func(a, b stuckCall) int { return compareAttempts(a.Attempt, b.Attempt) })
 	for _, s := range stuck {
 		for _, admission := range s.Type.admissions {
 			admission.Stuck(s.Attempt, s.call)
 		}
-		s.suspectDone(NotRun) // The entry has not crashed this process, and its handler may never return.
+		// Let other suspects run now. This entry has not crashed the process so far, and its handler may never return.
+		s.suspectDone(NotRun)
 		e.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		NotifyObserver(e.Base, e.Observer.Stuck, s.event)
 	}
@@ -322,8 +330,7 @@ func newestAttempts(due []*Attempt) []*Attempt {
 }
 
 // renewAll renews the leases of the given attempts with one statement. It also works after Run's context has ended. At
-// that time outcomes may still wait to be stored, and their entries need leases until then (G8, a reported success is
-// stored; G15, stopping loses nothing).
+// that time outcomes may still wait to be stored, and their entries need leases until then. See promises G8 and G15.
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
@@ -332,7 +339,9 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	// A lease is renewed when a third of it has passed. The statement may take one third, so that another try fits.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
-	sentAt := time.Now() // Take the time before the statement, as a claim does (promise G16).
+	// Read the clock before the statement is sent, because the lease begins in the database before the answer arrives.
+	// So this process does not believe that it has the lease for longer than it has. See promise G16.
+	sentAt := time.Now()
 	answer, err := e.Store.Renew(ctx, held, lease)
 	e.NoteResult(problemRenew, err)
 	if err != nil {
@@ -342,7 +351,9 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	e.noteRefused(refusals.Renewal, sentAt, len(attempts), func(i int) (*Attempt, error) {
 		id := attempts[i].Row.ID
 		err := refusals.Of(answer.Refused, id)
-		if err == nil && !slices.Contains(answer.Busy, id) { // A locked row was skipped, so the database has not answered for it.
+		// The database has accepted the renewal if the row is neither refused nor busy. A busy row was locked, so the
+		// database has skipped the row without an answer.
+		if err == nil && !slices.Contains(answer.Busy, id) {
 			e.Refusals.Accepted(refusals.Renewal, attempts[i].Type.Name, id)
 		}
 		return attempts[i], err
@@ -357,7 +368,7 @@ func (h *holdings) renewed(attempts []*Attempt, answer processlog.Unrenewed, lea
 		switch {
 		case slices.Contains(answer.Lost, a.Row.ID):
 			a.loseLeaseLocked()
-		// The lease of a busy or refused row was not renewed, and keeps its old end.
+		// The lease was renewed, because the row is neither busy nor refused. Any other lease keeps its old end.
 		case !slices.Contains(answer.Busy, a.Row.ID) && !refusals.Has(answer.Refused, a.Row.ID):
 			a.leaseEnd = leaseEnd
 		}

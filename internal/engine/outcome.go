@@ -48,7 +48,8 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
-	// The database server has answered, so the end of the context did not cut off the statement.
+	// The end of the context may have cut off the handler at any point, and its effect is then unknown. There is one
+	// exception: a server fault or a server outage is an answer of the database server, so nothing was cut off.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
@@ -57,7 +58,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	switch {
 	case interrupted(err, cause):
 		o.LastError = row.LastError
-		return WithFaults(o, row, faults) // After is zero, so another process can claim the entry at once.
+		return WithFaults(o, row, faults) // The field o.After is 0, so another process can claim the entry at once.
 	case v.Kind == verdict.KindSnooze && !t.exceedsMaxWait(row, v):
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		if !o.TimedOut {
@@ -93,8 +94,8 @@ func countServerErrors(before processlog.Faults, kind verdict.Kind) (faults, dow
 	return 0, 0
 }
 
-// countError decides whether an error costs the entry an attempt, and completes the outcome. The parameter faults
-// already counts this error.
+// countError decides whether an error costs the entry an attempt, and completes the outcome. The counters in the
+// parameter faults already include this error.
 func (t *Type) countError(o processlog.Outcome, row *processlog.Row, v *verdict.Verdict, faults processlog.Faults) processlog.Outcome {
 	switch {
 	case t.exceedsMaxWait(row, v):
@@ -213,8 +214,8 @@ func interrupted(err, cause error) bool {
 	return isStopCause(cause) && (isStopCause(err) || errors.Is(err, context.Canceled)) || errors.Is(err, processlog.ErrHistoryLost)
 }
 
-// Interrupted reports whether the attempt failed only because the library ended the handler's context. Such a failure costs
-// the entry no attempt.
+// Interrupted reports whether the attempt failed only because the library ended the handler's context. Such a failure
+// costs the entry no attempt.
 func (r Result) Interrupted() bool { return interrupted(r.Err, r.Cause) }
 
 func isStopCause(err error) bool {

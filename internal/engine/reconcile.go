@@ -174,14 +174,16 @@ func (e *Engine) countStuck() {
 		for _, a := range stuckOnes {
 			ids = append(ids, a.ID)
 		}
-		// Claim without slots. The claim only counts lost leases and starts no handler, and the stuck handlers may hold
-		// all slots.
+		// Take no slots for this claim, because the stuck handlers may hold all of them. The claim needs no slot: it
+		// only counts lost leases, and starts no handler.
 		found, err := e.leaseWanted(t, wantedByID(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again
 		}
 		t.slots.Overdraw(len(found.Mine)) // startClaimed releases a slot for each entry, as after a claim that took slots
-		_, _ = e.startClaimed(found, 0)   // an error does not make the next round earlier
+		// An error of startClaimed means that the caller must not claim again at once. The next claim of stuck entries
+		// comes with the next round, so ignore the error.
+		_, _ = e.startClaimed(found, 0)
 	}
 }
 

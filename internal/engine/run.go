@@ -25,19 +25,23 @@ type Attempt struct {
 	queueToken int64 // token of the queue lease that the claim used; 0 without a queue lease
 
 	Type *Type
-	// SlotUsers is the number of attempts that must still end before the slot of the call is free. The attempts of one call
-	// share it. It is nil if the attempt has its own slot. Set it before you call Engine.Finish or Engine.RunAlone.
+	// SlotUsers counts the attempts that must still end before the slot of their shared call is free. All attempts of
+	// the call point to the same counter. Nil means that the attempt has a slot of its own. Set SlotUsers before you
+	// call Engine.Finish or Engine.RunAlone.
 	SlotUsers *atomic.Int32
 
-	// Acted says that the handler has had an effect outside its transaction. If the attempt then does not end with a success,
-	// its outcome is unknown. Set it in the goroutine of the attempt.
+	// Acted says that the handler has had an effect outside its transaction. If the attempt then does not end with a
+	// success, its outcome is unknown. Set it in the goroutine of the attempt.
 	Acted bool
 
-	// call is the handler call of the attempt. The goroutine that runs the attempt may read ctx, cancel, timeout and startedAt
-	// without holdings.mu.
+	// call is the handler call of the attempt. The goroutine that runs the attempt may read ctx, cancel, timeout and
+	// startedAt without holdings.mu.
 	call
 
-	leaseEnd        time.Time   // end of the lease, by both clocks of this process. No write depends on it. Guarded by holdings.mu once the attempt runs
+	// leaseEnd is the end of the lease. It is a time by the monotonic clock and by the wall clock of this process: see
+	// leaseEndedLocked. No write depends on leaseEnd. holdings.mu guards leaseEnd once the attempt runs.
+	leaseEnd time.Time
+
 	returned        atomic.Bool // the handler has returned; from then on its outcome takes precedence over a dead-lettering
 	lostAfterReturn bool        // the lease was lost after the handler had returned, so there is nothing to renew
 	obsolete        error       // why this process no longer owns the entry; nil while it does
@@ -151,14 +155,14 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// A stuck handler of this entry may return first, and its outcome then replaces the dead-lettering (G8, a reported
-	// success is stored).
+	// If a handler of this entry is stuck here, running describes its attempt. The handler may return before the
+	// dead-lettering is stored. The outcome of the handler then replaces the dead-lettering. See promise G8.
 	running, _ := e.HeldAttempt(&a.Row)
 	e.store(pendingOutcome{attempt: a, outcome: a.Type.crashOutcome(&a.Row, running.StartedAt), deadLetters: true}, Result{})
 }
 
-// releaseUnstarted gives up the leases of attempts that did not start, and leaves the attempt counts of their entries
-// as they are (G15, stopping loses nothing; G16, repetitions are counted).
+// releaseUnstarted gives up the leases of attempts that did not start. Such a lease counts neither as an attempt nor as
+// a lost lease of its entry. See promises G15 and G16.
 func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	_ = e.giveBack(attempts, func() error {
 		entries := make([]processlog.QueueEntry, len(attempts))
@@ -170,9 +174,10 @@ func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 	})
 }
 
-// giveBack gives up the leases of attempts that do not start. Only after that, it notifies the features. An admission
-// that is notified may start another suspect (an entry that may have crashed a process). If this suspect crashed the
-// process first, each of the attempts would lose a lease.
+// giveBack gives up the leases of attempts that do not start, and then notifies the features.
+//
+// The order is important. A feature that is notified may start a suspect, which is an entry that may have crashed a
+// process. If this suspect crashes the process, each entry whose lease is not given up yet loses a lease.
 func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil
@@ -188,8 +193,8 @@ func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 }
 
 // startCalls starts attempts of one type and returns at once. The caller has taken slots for all handler calls of these
-// attempts. The result calls is the number of handler calls that begin. The result late has the attempts that do not
-// start: see holdings.admit.
+// attempts. startCalls returns two results: the number of handler calls that begin, and the attempts that do not start.
+// The function holdings.admit decides which attempts do not start.
 func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*Attempt) {
 	if len(attempts) == 0 {
 		return 0, nil
@@ -226,7 +231,8 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*At
 // Run stops waiting.
 func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
-	// A shared handler gets no values from the headers of one entry.
+	// If the call takes only this entry, its context gets the values from the headers of the entry. The context of a
+	// batch gets no values, because the entries of a batch have different headers.
 	if !a.Type.Grouped() || a.compensating() {
 		ctx = e.Extract(ctx, a.Row.Headers) // Extract is user code, so call it without a mutex.
 	}
@@ -315,10 +321,12 @@ func (e *Engine) callHandler(a *Attempt) (result Result) {
 	return a.Type.Run(a)
 }
 
-// TooLate reports whether it is too late to call the handler of an attempt. If late is true, the attempt ends with the
-// given result and no call. The timeout of an attempt runs from the claim. When the timeout has passed, the process may
-// start another suspect (an entry that may have crashed a process). A late handler would run beside this suspect, and a
-// crash would cost both entries a lease (G16, repetitions are counted).
+// TooLate reports whether it is too late to call the handler of an attempt. It is too late if Run is stopping or if the
+// context of the attempt has ended. If late is true, the attempt ends with the returned result and no call.
+//
+// The timeout of an attempt begins before its handler is called. After the timeout, this process may start a suspect,
+// which is an entry that may have crashed a process. If the late handler ran at the same time as the suspect, a crash
+// would cost both entries a lease. See promise G16.
 func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	switch {
 	case e.Stopping():
@@ -345,10 +353,11 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		err = verdict.OutcomeUnknown(err)
 	}
 	done := pendingOutcome{attempt: a, outcome: a.Type.OutcomeOf(&a.Row, err, cause), token: result.Token}
-	// From here on the handler is not stuck, and its outcome withdraws a dead-lettering that is not stored yet (G8, a
-	// reported success is stored).
+	// From here on the handler does not count as stuck. If a dead-lettering of the entry is not stored yet, the engine
+	// drops it and stores the outcome of the handler. See promise G8.
 	a.returned.Store(true)
-	// Notify the admissions first: an opened breaker must be open before a claim can take the slot.
+	// Tell the admissions the result before the slot is free. The result may open the breaker of the type. A claim that
+	// takes the free slot must then find the breaker open.
 	result.Cause = cause
 	attemptEnded(a.Type.admissions, a, result)
 	for _, ended := range e.Hooks.Ended {
@@ -368,8 +377,7 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 		stored := done // The watcher gets the address of this copy. If it got the address of done, each outcome would be allocated.
 		e.watcher.Stored(&a.Row, &stored.outcome, done.token, result.SentAt)
 		e.handleAnswer(done, processlog.Settled{Applied: true})
-	// The effect and the outcome were rolled back together, so there is nothing to store (G5, an effect happens exactly
-	// once).
+	// The effect and the outcome were rolled back together, so there is nothing to store. See promise G5.
 	case result.MovedOn:
 		e.handleAnswer(done, processlog.Settled{})
 	default:

@@ -50,8 +50,8 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		s := c.byType[name]
 		t := s.typ
 		for s.shouldClaim(now) && !e.OutcomesRefused(t) {
-			// Take the slots before the claim. A lease without a slot would end unused, and it would count as a lost
-			// lease (G16, repetitions are counted).
+			// Take the slots before the claim. A lease without a slot would end unused, and the lease would count as
+			// lost. See promise G16.
 			calls := t.slots.Take(t.CallsFor(processlog.MaxRows))
 			if calls == 0 {
 				break
@@ -67,8 +67,9 @@ func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Durati
 		}
 		next = t.moreCallsAt(now, next)
 		if s.runningClaims < claimsInFlight && now.Before(s.claimAt) && s.claimAt.Before(next) {
-			// The scanner need not sleep until a claimAt that has passed: the type then waits for the end of a claim or
-			// for a free slot, and each of these events wakes the scanner.
+			// The type is claimed next at the time claimAt, so the scanner must not sleep longer. If claimAt has
+			// passed, the type waits for the end of a claim or for a free slot. Each of these events wakes the scanner
+			// by itself.
 			next = s.claimAt
 		}
 	}
@@ -83,8 +84,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// with calls fn with the schedule of a type, if the type runs in this process. claimSchedule.mu is locked while fn
-// runs.
+// with looks up the schedule of a type and passes it to the function fn. If the type does not run in this process, with
+// does nothing. claimSchedule.mu is locked while fn runs.
 func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +174,9 @@ func (c *claimSchedule) lookEnded(businessType string, wait time.Duration) {
 func (c *claimSchedule) claimEnded(t *Type, result ClaimResult, before findings) {
 	c.update(t.Name, func(s *typeSchedule) bool {
 		s.claimEnded(result, before)
-		return true // another claim may begin now, and this one may have left slots unused
+		// Wake the scanner. The end of this claim makes room for another claim, which can take the slots that this
+		// claim did not use.
+		return true
 	})
 }
 
@@ -198,8 +201,11 @@ const (
 	claimPace = 2 * time.Millisecond
 )
 
-// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it. The comments above its
-// fields give the rules that connect them.
+// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards the fields. The comments above
+// the fields give the rules that connect them.
+//
+// For a type whose entries share handler calls, a look may come in place of a claim. A look asks whether due entries
+// still wait for other entries to share their call: see Grouping.Look.
 type typeSchedule struct {
 	typ *Type
 
@@ -220,21 +226,26 @@ type typeSchedule struct {
 
 	// If notifications has changed since the queue was asked, the queue's answer is outdated.
 	notifications int  // number of events that may have made claimAt earlier
-	hasBegun      bool // whether a claim or a look of the type has begun in this Run
+	hasBegun      bool // whether the scanner has begun a claim or a look in this Run
 	runningClaims int  // number of claims and looks that are running; at most claimsInFlight
 	lostRaces     int  // consecutive claims that got nothing because other processes were faster
 
-	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. These rules
-	// hold:
+	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is
+	// full if it got as many entries as it asked for. These rules hold:
 	//
-	//   - A full claim sets moreDue. A claim that is not full clears moreDue, unless a full claim has ended since this
-	//     claim began.
-	//   - A refused claim and a look clear moreDue.
-	//   - ExpectBacklog sets backlog. A claim that has read all due entries of the database clears backlog, unless the
-	//     field found has changed since the claim began.
-	moreDue bool // whether more entries are due: a claim was full, and no later claim got less
-	backlog bool // whether the database holds due entries that the source does not report
-	found   findings
+	//   - A full claim sets moreDue.
+	//   - A claim that is not full clears moreDue. If a full claim has ended in the meantime, moreDue stays set.
+	//   - A claim that the database has refused clears moreDue, and so does a look.
+	moreDue bool
+
+	// If backlog is set, the database holds due entries that the source does not report. These rules hold:
+	//
+	//   - The method ExpectBacklog sets backlog.
+	//   - A claim that has read all due entries of the database clears backlog. If typeSchedule.found has changed since
+	//     that claim began, backlog stays set.
+	backlog bool
+
+	found findings
 
 	readAhead *readahead.List
 }
@@ -254,22 +265,27 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	switch {
 	case s.runningClaims == 0:
 		return due || s.moreDue
-	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked: // two claims would bring two entries where only one may run
+	// While a feature allows only a number of calls, only one claim may run. Two claims could each lease that number of
+	// entries.
+	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked:
 		return false
-	case s.typ.Linger() > 0: // a look would count the entries that the claim is about to lease
+	// Before a second claim, a look would count the due entries. It would also count the entries that the running claim
+	// is about to lease. So wait until that claim ends.
+	case s.typ.Linger() > 0:
 		return false
 	case s.moreDue:
-		// With few free slots, a second claim is not worth its transaction.
+		// A second claim is worth its transaction only if enough slots are free.
 		return s.typ.slots.Available() >= min(s.typ.Concurrency/4, s.typ.CallsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
-// look returns nil if a claim may begin at once. Otherwise due entries of the type may still wait for other entries to
-// share their handler call. In this case the scanner calls the function ask in place of a claim. ask may ask the
-// database.
+// look decides whether a claim may begin at once. Nil means that the claim may begin. Otherwise look returns a function
+// that the scanner must call in place of the claim: see Grouping.Look. The function may query the database.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
-	if s.typ.Linger() == 0 || s.refusedClaims > 0 { // Before the refused claim, a look has found that the entries wait no longer.
+	// A type without Linger needs no look. A claim that the database has refused is repeated without another look,
+	// because the look before that claim has found that the entries need not wait any longer.
+	if s.typ.Linger() == 0 || s.refusedClaims > 0 {
 		return nil
 	}
 	return s.typ.grouping.Look(now, s.moreDue)
@@ -307,9 +323,9 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 	}
 }
 
-// claimBegins records that a claim or a look begins, and returns the present value of the field found. It sets claimAt
-// to the latest allowed time, because this claim takes the entries that are known to be due. A notification or the end
-// of this claim moves claimAt to an earlier time.
+// claimBegins records that a claim or a look begins. It returns the present value of typeSchedule.found, which the
+// caller passes to claimEnded. claimBegins sets claimAt to the latest allowed time, because this claim takes the
+// entries that are known to be due. A notification or the end of this claim moves claimAt to an earlier time.
 func (s *typeSchedule) claimBegins(now time.Time) findings {
 	s.hasBegun = true
 	s.runningClaims++
@@ -337,7 +353,9 @@ func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 
 func (s *typeSchedule) lookEnded(wait time.Duration) {
 	s.runningClaims--
-	s.notifications++ // an earlier answer of the queue may not include the entries that were found
+	// If the queue is being asked at this moment, its answer may lack the entries that the look has found. Count a
+	// notification, so that Postpone ignores that answer.
+	s.notifications++
 	s.moreDue = false
 	s.moveForward(time.Now().Add(wait))
 }
@@ -362,7 +380,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	}
 	due := time.Now().Add(wait)
 	// The answer of the database does not say when the next entry is due. So use the earliest due time that this
-	// process knows (G17, a slow type holds up no other).
+	// process knows.
 	if result.FromDatabase && len(s.laterDueTimes) > 0 && s.laterDueTimes[0].Before(due) {
 		due = s.laterDueTimes[0]
 	}

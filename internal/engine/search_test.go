@@ -20,7 +20,8 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// search stands for the search for due entries that are not blocked.
+// searching returns an engine with one ordered type, whose Order.Find is a fake. The function search takes the place of
+// the query for due entries that are not blocked. It returns how many entries Order.Find finds.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *wantedOnly) {
 	t.Helper()
 	store := &wantedOnly{}

@@ -28,16 +28,16 @@ type pendingOutcome struct {
 // The database stores an outcome before the queue is notified. In the other order, the queue could lose an entry that
 // has not ended.
 type outcomes struct {
-	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that nothing waits for
-	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes that the next entry of an ordering key waits for
+	ordinary groupcommit.Batcher[pendingOutcome] // writes outcomes that no other entry waits for
+	prompt   groupcommit.Batcher[pendingOutcome] // writes outcomes sooner, because the next entry of an ordering key waits for each of them
 	locked   groupcommit.Batcher[pendingOutcome] // retries outcomes whose rows are locked by other transactions
 	refused  groupcommit.Batcher[pendingOutcome] // retries outcomes that the database has refused to write
 
 	backloggedSince atomic.Pointer[time.Time] // when OutcomesBacklogged began to return true; nil if it last returned false
 }
 
-// refusedBatchSize is how many refused outcomes are retried together. If the database refuses them again, the retry costs
-// about two statements per outcome.
+// refusedBatchSize is how many refused outcomes are retried together. If the database refuses them again, the retry
+// costs about two statements per outcome.
 const refusedBatchSize = 32
 
 // settlePace is the longest time that an outcome waits to be written together with other outcomes.
@@ -96,8 +96,8 @@ func (e *Engine) settleDistinct(batch []pendingOutcome, onFailure func()) {
 	if len(repeats) > 0 {
 		e.outcomes.ordinary.Add(repeats...)
 	}
-	// By the token of the first try, the database recognises a write whose answer was lost (G8, a reported
-	// success is stored).
+	// Write each outcome with the token of its first try. By this token, the database recognises a write whose answer
+	// was lost. See promise G8.
 	for token, group := range grouped.Each(batch, func(o pendingOutcome) processlog.Token { return o.token }) {
 		if token == (processlog.Token{}) {
 			token = processlog.NewToken()
@@ -146,15 +146,16 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		if batch = e.withoutWithdrawn(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
 		}
-		// Outcomes are also stored while Run stops (G15, stopping loses nothing).
+		// Outcomes are also stored while Run stops. See promise G15.
 		ctx, cancel := e.Statement()
 		// Take the time of each try, and not only of the first one. The rollback detector compares this time with the
-		// moment at which a person accepted a loss of data. It ignores writes that were sent before this moment (G19, a
-		// loss is noticed).
+		// moment at which a person accepted a loss of data. It ignores writes that were sent before this moment. See
+		// promise G19.
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// If all rows are locked, do not report a success: the answer does not show whether the database can write.
+		// Report an error, or a success that shows that the database can write. If all rows are busy (locked by other
+		// transactions), the database has written nothing, so the answer shows nothing.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			e.NoteResult(problemStore, err)
 		}
@@ -243,7 +244,8 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 			NotifyObserver(e.Base, e.Observer.Settled, event)
 			return
 		}
-		// To lose this race is a normal result and no error.
+		// Another process, a person or a service has changed the entry before this outcome could be stored. This is a
+		// normal result and no error.
 		event.State = r.State
 		e.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		NotifyObserver(e.Base, e.Observer.OutcomeDropped, event)
@@ -263,7 +265,8 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
-		// The handler has returned without a crash.
+		// Storing the outcome may take long, so do not keep other suspects waiting. The handler of this entry has
+		// returned, so the entry can no longer crash this process.
 		done.attempt.suspectDone(NotRun)
 	}
 	if refused, _ := e.Refusals.RefusedOutcome(done.attempt.Type.Name, done.outcome.ID); refused > 0 {

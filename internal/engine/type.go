@@ -21,7 +21,7 @@ type Type struct {
 	Timeout               time.Duration
 	Lease                 time.Duration
 	Concurrency           int           // maximum number of handler calls at once, however many entries each takes
-	MaxWait               time.Duration // age of an entry above which a wait that its handler asks for counts as a failure; 0: no limit
+	MaxWait               time.Duration // maximum age of an entry whose handler may ask to wait. For an older entry the wait counts as a failure; 0: no limit
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
