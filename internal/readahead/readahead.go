@@ -42,9 +42,9 @@ type Share struct {
 	MoreDue  bool
 }
 
-// Take hands out up to n entries for one claim. If no entries are left, Take first reads new entries. A read may first
-// return entries that earlier claims could not run here. So after a read Take hands out as many more entries as there
-// are of these, and the claim can pass over them.
+// Take hands out up to n entries for one claim. If no entries are left, Take first reads new entries. The first entries
+// of a read may be unrunnable, which means that earlier claims could not run them here. So after a read, Take adds the
+// number of unrunnable entries to n. The claim can pass over the unrunnable entries and still finds n others.
 func (r *List) Take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (Share, error) {
 	r.reading <- struct{}{}
 	defer func() { <-r.reading }()

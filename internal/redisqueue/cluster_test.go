@@ -58,7 +58,9 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 		require.NoError(t, sameQueue(t, client, prefix).Check(t.Context(), "database one"))
 		assert.ErrorContains(t, sameQueue(t, client, prefix).Check(t.Context(), "database two"), prefix)
 
-		q := sameQueue(t, client, cluster.Prefix(t)) // One node still has the keys of another database.
+		// One node still has the keys of another database, so the owner key of a single hash tag names that database.
+		// Check must notice this key.
+		q := sameQueue(t, client, cluster.Prefix(t))
 		require.NoError(t, client.Set(t.Context(), q.OwnerKey(5), "database two", 0).Err())
 		assert.ErrorContains(t, q.Check(t.Context(), "database one"), "database two")
 	})

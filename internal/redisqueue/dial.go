@@ -21,8 +21,8 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	}
 }
 
-// unfit lists the replies which mean that another server is the primary now. The address may lead there, but an open
-// connection stays on the old server.
+// unfit lists the replies which show that another server may be the primary now. An open connection stays on the old
+// server. A new connection to the same address may lead to the new primary.
 var unfit = [][]byte{
 	[]byte("-READONLY "),   // from a replica
 	[]byte("-MASTERDOWN "), // from a replica that has lost its primary
@@ -32,11 +32,14 @@ var unfit = [][]byte{
 // era is the number of the current generation of connections. Connections of an earlier era are stale.
 type era struct{ current atomic.Int64 }
 
-// watch begins a new era when a reply contains an element of unfit. go-redis would close only the connection that received
-// the reply, and only for READONLY.
+// watch returns a dialer whose connections begin a new era when they read a reply in the list unfit. All connections of
+// the earlier era are then stale, and go-redis closes them. Without watch, go-redis would close only the connection
+// that received the reply, and only for READONLY.
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		connectedAt := e.current.Load() // A dial in progress may lead to the old server.
+		// Load the era before the dial. If a new era begins during the dial, the new connection may lead to the old
+		// server and must be stale.
+		connectedAt := e.current.Load()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err

@@ -95,7 +95,9 @@ func TestListenLeavesASilentConnection(t *testing.T) {
 	m.on.Store(true)
 	stop, woken := listen(t, sameQueue(t, client, prefix))
 	defer stop()
-	require.Eventually(t, func() bool { // The server has the subscription, although mute drops its reply.
+	// Wait until the server has the subscription. Its reply does not reach the client, because the variable m drops all
+	// replies on this connection. Only later connections get replies.
+	require.Eventually(t, func() bool {
 		counts, err := client.PubSubNumSub(t.Context(), prefix+":v1:wake").Result()
 		return err == nil && counts[prefix+":v1:wake"] == 1
 	}, eventually, time.Millisecond)

@@ -60,7 +60,8 @@ func rebuildMark(token, dueKey string) string { return "rebuild " + token + " " 
 
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
-// owner returns the key with the fingerprint of the only database that may use the keys of the tag.
+// owner returns a key whose value is the fingerprint of a database. Only this database may use the keys with the given
+// hash tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 
 func (k redisKeys) lead() string { return k.tag(0) + ":lead" }

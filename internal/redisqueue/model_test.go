@@ -49,7 +49,7 @@ type queueTwins struct {
 	sides    [2][2]processlog.Queue
 	tokens   [][2]int64    // tokens of each claim
 	full     bool          // whether Redis is at its memory limit
-	apart    time.Duration // longest time that both sides took for one command
+	apart    time.Duration // longest time that one command took on both sides together
 	saved    []redisKey
 	snapshot *memory.QueueState
 	failures []string
@@ -84,8 +84,9 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 // instant is a duration so short that it is over before the next command.
 const instant = 2 * time.Millisecond
 
-// queueCommand is a command that run sends to both sides. The results named equal must be the same on both sides. The
-// results named near are times to wait, which must be close.
+// queueCommand is a command for a queue. The method run of queueTwins calls the method ask for both sides. The result
+// named equal must be the same for both sides. The result named near holds times to wait, which must be almost the
+// same.
 type queueCommand interface {
 	ask(m *queueTwins, side int) (equal any, near []time.Duration)
 }
@@ -159,7 +160,8 @@ func drawProcess(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "process"
 
 func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Draw(t, "type") }
 
-// Leases take minutes, so no wait is near a lease.
+// drawWaitOf draws the time until an entry is due. The long times are hours, and leases take minutes. So a due time is
+// never close to the end of a lease, and both sides return the same order.
 func drawWaitOf(t *rapid.T) time.Duration {
 	return pickOne(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
 }

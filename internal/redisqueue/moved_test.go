@@ -90,7 +90,9 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 				mustEnqueue(t, q, due("order", 1))
 			}
 			there := redisClient(t, next)
-			require.Eventually(t, func() bool { // A replica also forwards the messages of its primary.
+			// The old server is now a replica, and forwards the messages of its primary. So a message would not show
+			// that the listener has moved. Wait until the new server has the subscription.
+			require.Eventually(t, func() bool {
 				found, err := there.PubSubNumSub(t.Context(), "own:v1:wake").Result()
 				return err == nil && found["own:v1:wake"] == 1
 			}, eventually, 10*time.Millisecond, "it listens at the new server")
@@ -127,7 +129,9 @@ func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
 	awaitNotification(t, q, "before", woken)
 	proxy.Retarget(next.Addr())
 	here, there := redisClient(t, former), redisClient(t, next)
-	require.Eventually(t, func() bool { // The old server still sends messages, so silence does not end the subscription.
+	// Publish a message on the old server in each round. The subscription is then never silent, so its end cannot come
+	// from silence.
+	require.Eventually(t, func() bool {
 		if here.Publish(t.Context(), "own:v1:wake", "other").Err() != nil {
 			return false
 		}

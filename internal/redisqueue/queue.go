@@ -1,10 +1,10 @@
 // Package redisqueue implements the delay queue on Redis that several processes share. The queue is one sorted set for
 // each business type.
 //
-// The queue holds only hints. If Redis loses, repeats or invents data, entries only start later (G10, the queue is a
-// hint). Scripts read the time from the clock of Redis. Callers pass only durations to a script (G9, nothing starts
-// early). Redis serves no other client while a script runs. So each script uses one key and does a limited amount of
-// work.
+// The queue holds only hints. If Redis loses, repeats or invents data, entries only start later. See promise G10.
+// Scripts read the time from the clock of Redis, and callers pass only durations to a script, so nothing starts early.
+// See promise G9. Redis serves no other client while a script runs. So each script uses one key and does a limited
+// amount of work.
 //
 // The package never repeats a script that was sent alone and may have run. If a claim ran twice, the second run would
 // lease a second batch of entries. Scripts in a pipeline are safe to repeat.
@@ -35,10 +35,12 @@ import (
 // a member is the due time of the entry, or the end of its lease. Scores are in Unix milliseconds of the clock of
 // Redis. A zset survives a crash of this process.
 //
-// If Redis loses a zset, the zset lacks the member "whole …". Every reply about the type then reports the loss. A Redis
-// at its memory limit can still claim and settle entries. If Redis cannot add an entry, the type counts as lost, and
-// Enqueue reports the loss. If the key holds a value that is not a zset, the type also counts as lost. Queue does not
-// change such a value.
+// A complete zset also contains a mark, which is the member "whole …". If Redis loses the zset, it also loses the mark.
+// Until the type is rebuilt, the mark is missing, the type counts as lost, and every reply about the type says so. A
+// type also counts as lost in two other cases:
+//
+//   - Redis cannot add an entry, because it is at its memory limit. Claims and settles still work.
+//   - The key holds a value that is not a zset. Queue does not change this value.
 //
 // One call may send several scripts. If one script fails, the other scripts still take effect. After an error, the
 // caller may call every method again.
@@ -200,14 +202,16 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 	return calls, types
 }
 
-// memberNumbers are arguments for one member of a zset, passed by pointer because a number in an []any allocates. Scripts
-// must use the id as text, because numbers in Lua are floats.
+// memberNumbers are the numbers of one entry in the arguments of a script. The arguments are pointers to these fields,
+// because a number in an []any allocates memory. A script must treat the id as a text, because numbers in Lua are
+// floats.
 type memberNumbers struct {
 	id uint64
 	in int64 // ms
 }
 
-// addIf does not append a type twice in a row.
+// addIf appends a business type to types if the condition is true. If the type is already the last element, addIf
+// appends nothing.
 func addIf(condition bool, types []string, businessType string) []string {
 	if !condition || len(types) > 0 && types[len(types)-1] == businessType {
 		return types

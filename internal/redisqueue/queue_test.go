@@ -36,7 +36,8 @@ func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error 
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	pipe := client.Pipeline() // The keys of one command may have to be in one slot.
+	// Delete each key with a command of its own. A cluster refuses a command whose keys are in several hash slots.
+	pipe := client.Pipeline()
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}

@@ -85,7 +85,8 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	return cmds
 }
 
-// wrapError reloads the slot map of a cluster. Without this, the client would dial a dead node for seconds.
+// wrapError returns the error for the caller. On a cluster, it also reloads the slot map, which says which node has
+// which keys. The error may come from a dead node, and with the old map the client would dial this node for seconds.
 func (q *Queue) wrapError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

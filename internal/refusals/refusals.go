@@ -35,7 +35,7 @@ type List struct {
 	closed   func() bool
 
 	anyRefused     atomic.Bool
-	outcomeRefused atomic.Bool   // since AwaitRetry last read this flag
+	outcomeRefused atomic.Bool   // whether an outcome was refused since AwaitRetry last read this flag
 	answered       chan struct{} // capacity 1; the database has refused a change, or accepted one that it refused before
 	endPause       chan struct{} // capacity 1; a signal ends the pause of AwaitRetry
 
@@ -71,8 +71,9 @@ const (
 	maxPause   = time.Minute
 )
 
-// Pause returns the time between a refusal of an entry and the next try. After the first refusal the pause is random,
-// from half a second to a second. Each further refusal doubles the pause, up to half a minute to a minute.
+// Pause returns the time between a refusal of an entry and the next try. After the first refusal, the pause is a random
+// time between half a second and one second. Each further refusal doubles both limits, until they are half a minute and
+// one minute.
 func Pause(refusals int) time.Duration {
 	half := min(firstPause<<min(refusals-1, 10), maxPause) / 2
 	return half + jitter.N(half)
@@ -84,8 +85,9 @@ func (r *List) Note(what, businessType string, list []processlog.Refusal) {
 	r.NoteTry(what, businessType, time.Now(), list)
 }
 
-// NoteTry does what Note does, for a statement that was sent at the time sentAt. If the statement was sent before
-// RetryOutcomes began, RetryOutcomes waits for the answer to a later statement.
+// NoteTry does what Note does, for a statement that was sent at the time sentAt. RetryOutcomes waits for the answers to
+// statements that were sent after its begin. NoteTry compares sentAt with this begin. If the statement was sent before,
+// RetryOutcomes goes on waiting.
 func (r *List) NoteTry(what, businessType string, sentAt time.Time, list []processlog.Refusal) {
 	if len(list) == 0 {
 		return
@@ -166,7 +168,8 @@ func (r *List) ForgetOld() {
 	}
 }
 
-// Accepted records that the database has accepted the change of the entries, or that the change is no longer needed.
+// Accepted removes entries whose change the database has accepted, or whose change is no longer needed. If no entry is
+// left, Accepted ends the problem.
 func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 	if !r.anyRefused.Load() {
 		return
@@ -276,7 +279,8 @@ func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 }
 
 // RefusedOutcome returns how often the database has refused to store the outcome of an entry. It returns 0 if the
-// database has not refused the outcome. atOnce says that RetryOutcomes waits for a further try of this outcome.
+// database has not refused the outcome. The result atOnce is true if RetryOutcomes has asked for another try of the
+// outcome. AwaitRetry then makes no pause.
 func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals int, atOnce bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,7 +291,7 @@ func (r *List) RefusedOutcome(businessType string, id processlog.ID) (refusals i
 }
 
 // AwaitRetry waits before refused outcomes are tried again. It returns false if ctx ends first. It does not pause if
-// atOnce is set, or if the database has refused no outcome since the last call.
+// the parameter atOnce is true, or if the database has refused no outcome since the last call.
 func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	if !r.outcomeRefused.Swap(false) || atOnce {
 		return true

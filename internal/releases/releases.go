@@ -21,14 +21,14 @@ import (
 // List holds leases that must be released and could not be released yet. Its methods are safe for concurrent use.
 type List struct {
 	Config
-	Batcher    groupcommit.Batcher[release] // the engine waits for it when it closes
+	Batcher    groupcommit.Batcher[release] // when the engine closes, the engine waits for this batcher
 	anyPending atomic.Bool
 
 	mu      sync.Mutex // guards the field below
 	pending map[processlog.ID]int
 }
 
-// Config is what releases need of the engine. All fields are required.
+// Config is what a List needs from the engine. All fields are required.
 type Config struct {
 	Release     func(ids []processlog.ID, token processlog.Token) (processlog.Unreleased, error)
 	NoteResult  func(err error)
@@ -159,7 +159,7 @@ func (d *List) releaseOnce(list []release) (done, left []release, err error) {
 	return done, left, err
 }
 
-// All releases of one list are offered, or none.
+// offer offers the entries of all releases in the list, or of none. The field offerAfter is the same in all of them.
 func (d *List) offer(list []release) {
 	if len(list) == 0 || !list[0].offerAfter {
 		return
@@ -206,7 +206,8 @@ func (d *List) releaseAll(batch []release) {
 	}
 	d.NoteResult(lastErr)
 	left = append(left, unanswered...)
-	// After Close the releases are not added, so their leases end by themselves and count as lost.
+	// Try again after a pause. After Close, Wait returns false, and the releases are dropped. The leases then end by
+	// themselves and count as lost.
 	if len(left) > 0 && d.Wait(d.Pause(max(1, left[len(left)-1].failures))) {
 		d.Batcher.Add(left...)
 	}
