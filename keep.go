@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// One process purges in each slot of length keepEvery: the one that moves the mark, a row in the database, to this
-// slot. A round deletes keepStep entries, pauses for keepRest times as long as the deletion took, and repeats until
-// keepFor has passed.
+// Only one process purges in each slot of length keepEvery. The mark, a row in the database, holds the latest slot. The
+// process that moves the mark to a slot purges in this slot. A round deletes keepStep entries at a time. After each
+// deletion, the round pauses for keepRest times as long as the deletion took. The round ends after keepFor.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second

@@ -214,7 +214,9 @@ func (c *Compensator) scrubLong(text string) string {
 	}
 	runes := []rune(c.applyRules(text[:maxScrubbed]))
 	kept := string(runes[:max(0, len(runes)-hiddenTail)])
-	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // also drop the last word, because a secret may be longer than hiddenTail
+	// The cut may be in the middle of a secret that is longer than hiddenTail, the number of letters removed so far. So
+	// also drop the last word.
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 {
 		kept = kept[:space]
 	}
 	return kept + hiddenMark

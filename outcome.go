@@ -27,10 +27,11 @@ func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d,
 // An entry may be snoozed without end: see HandlerConfig.MaxWait.
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
-// Unavailable returns an error which says that the handler needs something that is down, for example a service. It
-// spends no attempt. The entry keeps err as its LastError. The first wait is as long as after Snooze(0), but at least a
-// random time between 2 and 4 seconds. Each further wait is about twice as long, up to 2 minutes. The number of waits
-// has no limit of its own: see HandlerConfig.MaxWait.
+// Unavailable returns an error which says that the handler needs something that is down, for example a service. The
+// error spends no attempt, and the entry keeps err as its LastError. The first wait is as long as after Snooze(0). If
+// that is shorter than a random time between 2 and 4 seconds, the library waits for the random time. Each further wait
+// is about twice as long, up to 2 minutes. The number of waits has no limit. But once the entry is older than
+// HandlerConfig.MaxWait, Unavailable counts as a failure.
 func Unavailable(err error) error { return verdict.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. The outcome of the entry also depends on its attempts and its

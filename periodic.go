@@ -86,9 +86,9 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records one entry for each slot. It skips a slot whose key belongs to an entry of another type, and adds
-// an error to the result taken. If this error were the result err, the transaction would be rolled back, and the mark
-// would never move past this slot.
+// recordSlots records one entry for each slot. A slot's key may belong to an entry of another type. recordSlots skips
+// this slot, and adds an error to the slice taken. The result err would roll back the transaction, and the mark would
+// never move past the slot. So recordSlots does not return this error as err.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {

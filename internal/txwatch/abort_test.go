@@ -158,7 +158,8 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// The server ended the transaction too, so the next statement could commit by itself.
+// With innodb_rollback_on_timeout=ON, a lock wait timeout ends the whole transaction. A statement that the connection
+// sent after the timeout would commit by itself.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))

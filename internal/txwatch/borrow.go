@@ -31,7 +31,8 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.finished)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // The function stores its error.
+		// Raw returns only the value that giveBack has sent to this function.
+		_ = conn.Raw(func(driverConn any) error {
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.returned
 		})
@@ -53,7 +54,8 @@ func (l *borrowed) giveBack(sound bool) {
 		verdict = driver.ErrBadConn
 	}
 	l.returned <- verdict
-	// The pool may have only this connection.
+	// The pool may have no other connection, and the caller may need one next. So wait until the pool has this
+	// connection again.
 	<-l.finished
 }
 
@@ -62,7 +64,8 @@ func ThrowAway(ctx context.Context, conn *sql.Conn, why error) {
 	if mysqlerr.IsInsideTransaction(why) {
 		warnLeftOpen(ctx, why)
 	}
-	_ = conn.Raw(func(driverConn any) error { // The function returns the error.
+	// Raw returns the ErrBadConn of this function, which makes the pool close the connection.
+	_ = conn.Raw(func(driverConn any) error {
 		driverConn.(*watchedConn).discard = true
 		return driver.ErrBadConn
 	})

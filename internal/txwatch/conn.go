@@ -49,8 +49,8 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Assume that the service began the transaction. If the library began it, Store.Begin says so with a probe: see
-	// Question.Ours.
+	// Assume that the service began the transaction. If the library began it, Store.Begin next sends a probe with
+	// Question.Ours, and the method enlist then sets recordingTx.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {
@@ -181,8 +181,9 @@ func (c *watchedConn) Close() error {
 	return err
 }
 
-// beforeStatement refuses a statement whose transaction is over. It sends no ROLLBACK in place of an XA commit, because
-// the XA coordinator must roll back on all servers.
+// beforeStatement returns an error for a statement that must not be sent, for example because its transaction is over.
+// In place of a refused COMMIT, beforeStatement sends a ROLLBACK. In place of a refused XA COMMIT, it sends nothing,
+// because the XA coordinator must roll back on all servers.
 func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	// A ROLLBACK does no harm in any state, and the caller needs it if the server does not answer.

@@ -30,7 +30,7 @@ type Connector struct {
 
 	mu      sync.Mutex // guards the fields below
 	living  list.List  // open connections, each as a *living; the oldest is first
-	lastLog time.Time  // time at which the youngest of the closed connections was opened
+	lastLog time.Time  // latest time at which one of the connections was opened that are closed now
 }
 
 type living struct {
@@ -38,8 +38,9 @@ type living struct {
 	handedOutAge atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 if the connection is in the pool
 }
 
-// heldAfter is how long a connection must be in use before it counts as held. Oldest ignores held connections. The
-// user's pool closes no connection in use, so a held connection may be older than the lifetime limit of the pool.
+// heldAfter is how long a connection must be in use before it counts as held. The method Oldest ignores held
+// connections. The user's pool closes no connection in use, so a held connection may be older than the lifetime limit
+// of the pool.
 const heldAfter = 10 * time.Second
 
 func (l *living) held() bool {
@@ -144,7 +145,8 @@ func Ask(ctx context.Context) (context.Context, *Question) {
 	return e, e
 }
 
-// Value lets a watched connection find the Question in a context.
+// Value implements context.Context. A watched connection calls Value to find this Question, also in a context that was
+// derived from it.
 func (e *Question) Value(key any) any {
 	if key == (enlistmentKey{}) {
 		return e
@@ -156,8 +158,9 @@ func (e *Question) Value(key any) any {
 // the Err of the result is ErrNoTransaction.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question of ctx if the Question has no answer yet, or nil. A statement in a context whose
-// Question has an answer is a real statement, because callers may use a context again.
+// unfilled returns the Question of ctx if the statement with this context is a probe. Otherwise unfilled returns nil,
+// and the statement must be sent to the server. A context whose Question has an answer marks no probe any more, because
+// callers may use the context again.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {

@@ -58,8 +58,11 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit reads autocommit after the server has accepted DoubtBegun, DoubtSavepoint and DoubtRelease. With
-// autocommit=1 the server is TiDB or Vitess, and a transaction is open. With autocommit=0 no transaction is open.
+// askAutocommit reads autocommit after the server has accepted DoubtBegun, DoubtSavepoint and DoubtRelease. The value
+// tells two cases apart:
+//
+//   - If autocommit is 1, the server is TiDB or Vitess, where DoubtBegun never fails. A transaction is open.
+//   - If autocommit is 0, the savepoint has survived outside a transaction. No transaction is open.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {

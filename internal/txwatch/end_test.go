@@ -112,7 +112,8 @@ func TestClosedConnectionRollsBack(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// The next user of the connection decides what happens to a transaction that was begun as text.
+// The statement BEGIN begins the transaction, and database/sql does not know of it. So the connection returns to the
+// pool with the open transaction, and the next user of the connection decides how the transaction ends.
 func TestTransactionLeftInThePoolIsUnknownAndDoesNotLeak(t *testing.T) {
 	db, _ := connectorDB(t)
 	db.SetMaxOpenConns(1)

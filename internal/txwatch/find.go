@@ -6,12 +6,13 @@ import (
 	"errors"
 )
 
-// ErrHidden says that the database was opened on a wrapper around a Connector, which does not pass contexts to it.
+// ErrHidden says that the database was opened on a wrapper, and that this wrapper contains a Connector. The wrapper
+// does not pass contexts on to the Connector.
 var ErrHidden = errors.New("Config.DB was opened on a wrapper around a Connector that passes no context on, so no commit is seen, and entries wait for the " +
 	"reconciler or for Committed; put the wrapper inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
-// Find returns the Connector that db was opened on, also inside a wrapper that passes contexts on, or nil. The error is
-// ErrHidden, or an error of the server.
+// Find returns the Connector that db was opened on. Find also sees a Connector inside a wrapper that passes contexts
+// on. If there is no Connector, Find returns nil. The error is ErrHidden, or an error of the server.
 func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	if d, ok := db.Driver().(Driver); ok {
 		return d.Connector, nil
@@ -37,7 +38,8 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// Find sends areYouThere. A Connector sends iAmThere instead, so Find recognises it without a context.
+// Find sends the statement areYouThere. A Connector sends iAmThere to the server instead. So Find recognises a
+// Connector by the answer 1, even if a wrapper does not pass the context of Find on.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"

@@ -46,7 +46,8 @@ func TestConnectorKnowsItsOldestConnection(t *testing.T) {
 	})
 }
 
-// A service may hold one connection for longer than every lifetime, for a lock of its own.
+// A service may keep one connection in use for very long, for example for a lock. The pool cannot close this connection
+// at its maximum lifetime. So the method Oldest ignores the connection.
 func TestConnectionThatIsHeldTellsNothingOfTheOthersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Wrap(bareConnector{}).(*Connector)

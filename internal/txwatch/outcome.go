@@ -52,8 +52,9 @@ var commitRefusals = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Classify returns the outcome of a transaction from the error of its COMMIT: Unknown if a rollback is not certain. If a
-// commit were taken for a rollback, the caller would do the business change twice.
+// Classify returns the outcome of a transaction from the error of its COMMIT. nil means Committed. An error that proves
+// a rollback means RolledBack, and any other error means Unknown. The proof is necessary, because after RolledBack a
+// caller may do the business change again.
 func Classify(err error) Outcome {
 	number := mysqlerr.Number(err)
 	switch {
@@ -141,13 +142,14 @@ var statementAborts = map[uint16]string{
 	3101: "failed certification (Group Replication)",
 }
 
-// Aborts reports whether a failed statement rolled its whole transaction back. doubtful is true if the answer depends on
-// the server's configuration, or if the error is not from a MySQL server. For a broken connection both are false, because
-// no server can be asked.
+// Aborts reports whether a failed statement rolled its whole transaction back. The result doubtful is true in two
+// cases: the answer depends on the server's configuration, or the error is not from a MySQL server. After a broken
+// connection no further statement can reach the transaction, so both results are false.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {
-		return false, !mysqlerr.IsBroken(err) // The error may be from SQLite, which rolls back after several errors.
+		// An error without a number may be from SQLite, which rolls back after several errors.
+		return false, !mysqlerr.IsBroken(err)
 	}
 	_, aborts = statementAborts[number]
 	return aborts, number == mysqlerr.LockWaitTimeout // Only with innodb_rollback_on_timeout does 1205 roll back the transaction.

@@ -48,7 +48,7 @@ func wrapped(err error, ways []byte) error {
 	return err
 }
 
-// Only an error in the list counts as a rollback.
+// Of the errors of a server, only those in commitRefusals and statementAborts count as a rollback.
 func FuzzDatabaseErrors(f *testing.F) {
 	for _, table := range []map[uint16]string{commitRefusals, statementAborts} {
 		for number := range table {

@@ -32,7 +32,9 @@ func TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown(t *testing.T) {
 		nil, processlog.ErrCommitUnknown, fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, answer(1213)), processlog.ErrNoTransaction, processlog.ErrNotRecorded,
 		processlog.ErrHistoryLost, &processlog.FieldError{Field: "content"}, &processlog.StateError{}, answer(1062), answer(1064), answer(1406), answer(1290), answer(8004),
 		driver.ErrBadConn, mysql.ErrInvalidConn, context.Canceled, context.DeadlineExceeded, io.EOF, errors.New("sold out"),
-		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // TestBeginHoldsTheWriteLockFromTheOutset tests SQLite's own errors.
+		// These errors only look like errors of SQLite. TestBeginHoldsTheWriteLockFromTheOutset tests errors of a
+		// SQLite driver.
+		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"),
 	} {
 		assert.False(t, Retryable(err), "%v", err)
 	}

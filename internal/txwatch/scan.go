@@ -40,8 +40,9 @@ func skipBlank(s string) (rest string, ok bool) {
 	}
 }
 
-// hasSeveral reports whether s may hold several statements. The first semicolon may be inside a literal. So a comment
-// after it is ignored only if no further semicolon follows.
+// hasSeveral reports whether s may hold several statements. A comment after the first semicolon is not a statement. But
+// the semicolon may be inside a literal, and so may be the beginning of the comment. The comment may then contain the
+// next statement. So hasSeveral ignores the comment only if no further semicolon follows.
 func hasSeveral(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")

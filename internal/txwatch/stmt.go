@@ -5,8 +5,9 @@ import (
 	"database/sql/driver"
 )
 
-// watchedStmt is a prepared statement. If it was prepared for a probe, inner is nil until the statement first runs
-// without a probe.
+// watchedStmt is a prepared statement. A probe (see Question) is not sent to the server. So the field inner stays nil
+// if the statement was prepared for a probe. The first run with another context then prepares the statement on the
+// server.
 type watchedStmt struct {
 	conn  *watchedConn
 	inner driver.Stmt

@@ -26,8 +26,9 @@ const (
 	sqlXARollback
 )
 
-// leads lists the first words of statements, frequent words first. Any other word is sqlDoubt. A commit that is taken for
-// sqlPlain would let an entry commit alone (G2, what was rolled back never runs).
+// leads gives the kind of a statement by its first word. Frequent words come first. A statement with any other first
+// word is sqlDoubt. If a COMMIT counted as sqlPlain, an entry that is recorded after the COMMIT would commit by itself.
+// See promise G2.
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
@@ -228,7 +229,8 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	if !isOneOf(word, "TO") {
 		return "", false
 	}
-	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") && identifier(after) != "" { // SAVEPOINT may be the name itself.
+	// SAVEPOINT is a keyword only if a name follows. Otherwise it is the name of the savepoint.
+	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") && identifier(after) != "" {
 		rest = after
 	}
 	return identifier(rest), true

@@ -21,7 +21,7 @@ type Tx struct {
 	outcome    Outcome // result of the transaction; valid once hasEnded is true
 	hooks      []func(Outcome)
 	tainted    error
-	savepoints []string // names of the savepoints set since Taint, as written in the statements
+	savepoints []string // names of the savepoints that were set after the call of Taint, as written in the statements
 }
 
 func noTransaction() *Tx {
@@ -95,7 +95,8 @@ func (w *Tx) WasCommitted() bool {
 	return w.hasEnded && w.outcome == Committed
 }
 
-// suspend makes Err return err from now on, until a nil err or the end of the transaction.
+// suspend makes Err return err. The call suspend(nil) makes Err return nil again. After the end of the transaction,
+// suspend does nothing.
 func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,15 +31,15 @@ type txWatch struct {
 	implicit bool // whether autocommit was changed, so that a transaction may begin without a BEGIN
 	// discard is true if the connection must not be used again.
 	discard bool
-	// urgent is true if an error came in a doubtful state, or made the state doubtful. Then the server must be asked
+	// urgent says that an error may have ended the transaction. If the state is doubtful, the server must then be asked
 	// before any other statement is sent.
 	urgent  bool
 	unended bool // whether a COMMIT failed and no statement has ended its transaction since
-	// suspect is true if only an error made the state doubtful. If the server then has no open transaction, it has
-	// certainly rolled the transaction back.
+	// suspect says that nothing but an error can have ended the transaction. If the server then has no open
+	// transaction, it has certainly rolled the transaction back.
 	suspect     bool
-	reading     int // number of open rows
-	currentTx   *Tx // state of the open transaction for entries; nil until an entry asks for it
+	reading     int // number of driver.Rows that were not closed yet
+	currentTx   *Tx // the open transaction, as the library sees it; nil until the first probe
 	recordingTx *Tx // transaction that the library began on this connection; it stays set after the end of the transaction
 }
 
@@ -61,9 +61,10 @@ func (t *txWatch) current() *Tx {
 	return t.currentTx
 }
 
-// mustKnow reports whether the server must be asked before a statement is sent. Without the answer, the statement could
-// commit by itself. If the service's own statements made the state of its transaction doubtful, the service is
-// responsible.
+// mustKnow reports whether the server must be asked before the next statement whether the transaction is still open. If
+// the transaction has ended, the statement would commit by itself. mustKnow returns false if the service began the
+// transaction, and only the service's own statements made its state doubtful, for example CALL. The service must then
+// know what its statements do.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.recordingTx != nil || t.urgent && t.currentTx != nil)
 }
@@ -127,7 +128,8 @@ func (t *txWatch) committedImplicitly(err error) {
 
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.currentTx != nil // The method end sets currentTx to nil.
+	// The call t.end below sets currentTx to nil.
+	enlisted := t.currentTx != nil
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -196,7 +198,8 @@ func (t *txWatch) afterError(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// If the state was doubtful before, an earlier statement may have ended the transaction instead of this error.
+		// In state txOpen, only this error can have ended the transaction. In state txDoubtful, an earlier statement
+		// may have ended it, so suspect keeps its value.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -211,8 +214,8 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// The states txAborted and txDetached are certain, and no entry can join a transaction in them. Do not replace them
-	// with txDoubtful, which is a guess.
+	// In the states txAborted and txDetached, it is certain that no entry can join the transaction. Keep these states,
+	// because txDoubtful would only be a guess.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -227,7 +230,9 @@ func (t *txWatch) proven(open bool) {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.currentTx != nil: // The next statement is still meant for this transaction. In state txAborted it is refused.
+	// An error made the state doubtful, so the caller does not know that the transaction has ended. The state txAborted
+	// refuses the statements that the caller still sends for this transaction.
+	case !open && t.urgent && t.currentTx != nil:
 		t.state, t.urgent = txAborted, false
 		t.currentTx.end(Unknown)
 		return
@@ -284,7 +289,8 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 		if err != nil {
 			t.afterError(err)
 		}
-		t.doubt() // The statement itself may have ended the transaction, so suspect becomes false.
+		// The method doubt also sets suspect to false, because this statement itself may have ended the transaction.
+		t.doubt()
 	}
 	return err
 }

@@ -138,7 +138,8 @@ func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }
 
-// SQLite rolls back by itself after many kinds of errors, and a broken connection cannot be asked.
+// An error that is not from a MySQL server leaves a doubt, because SQLite rolls back by itself after many kinds of
+// errors. A broken connection leaves no doubt to ask about, because no further statement reaches its transaction.
 func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 	for err, doubt := range map[error]bool{
 		errors.New("database or disk is full"): true,

@@ -23,8 +23,8 @@ const (
 	KindRetryAfter
 	KindSnooze
 	KindUnavailable
-	KindServerFault // the cause is the database of a transactional handler, or the handler itself
-	KindServerDown  // the cause is that database alone
+	KindServerFault // a condition of the handler's database, which the handler itself may have caused
+	KindServerDown  // a condition of the whole database server, which no handler causes
 )
 
 // Verdict is a handler's error, with what the error asks for.
@@ -72,12 +72,13 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orNoReason(err)} }
 
-// LibraryUnavailable returns an Unavailable that the library makes, and not a handler.
+// LibraryUnavailable returns the verdict Unavailable of the library itself. No handler has returned this error.
 func LibraryUnavailable(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
 }
 
-// NotCalled returns an Unavailable that the library makes for an attempt that ended before its handler was called.
+// NotCalled returns the verdict Unavailable of the library itself, for an attempt that ended before its handler was
+// called.
 func NotCalled(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }
@@ -144,8 +145,9 @@ func IsOutcomeUnknown(err error) bool {
 	})
 }
 
-// Of returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable becomes an Unavailable with
-// the time of RetryAfter. err may be an error of user code that was not copied.
+// Of returns the verdict in err. An error without a verdict is a plain failure, and its verdict is the zero value. If
+// RetryAfter wraps an Unavailable, the verdict is Unavailable with the time of RetryAfter. The parameter err may come
+// directly from user code, because Of recovers from panics of its methods.
 func Of(err error) *Verdict {
 	if err == nil {
 		return &noVerdict
@@ -181,9 +183,10 @@ var noVerdict Verdict
 // ServerCaused marks an error that comes from a condition of the database. The parameter whole says whether the whole
 // server has the condition. If err already has a verdict, ServerCaused returns err unchanged.
 //
-// A condition of the whole server never costs an attempt. Any other condition costs no attempt at first. If it has
-// ended more attempts in a row than the entry may have, each further one counts. The handler itself may cause the
-// condition each time, and without this limit its entry would never reach a person.
+// A condition of the whole server never costs an attempt. Any other condition may be caused by the handler itself, in
+// each attempt anew. So the engine counts how many attempts of an entry ended in a row with this kind of condition. As
+// long as this number is at most the entry's maximum number of failures, the condition costs no attempt. After that,
+// each further condition costs one attempt, so that in the end a person sees the entry.
 func ServerCaused(err error, whole bool) error {
 	if verdictIn(err) != nil {
 		return err
