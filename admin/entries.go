@@ -16,6 +16,10 @@ import (
 type EntryPage struct {
 	Entries []compensator.Entry `json:"entries"`        // without content, headers and user names
 	Next    string              `json:"next,omitempty"` // Filter.Cursor of the following page; empty at the end
+
+	// Partial names the types of which the page may lack entries, sorted. List them by their type. It is empty, unless
+	// Filter.Leased is set without a type, an id and a created range.
+	Partial []string `json:"partial,omitempty"`
 }
 
 // Entries lists entries as Log.List does, without content, headers and user names. It asks Access for SeeEntries for
@@ -24,7 +28,7 @@ type EntryPage struct {
 // A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent.
 //
 // For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. In
-// a listing of one state, entries of a new type can be missing for up to five seconds.
+// a listing of one state, or of what runs in all types, entries of a new type can be missing for up to five seconds.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	seesErrors := d.rightsOf(a, SeeErrors)
@@ -40,14 +44,14 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...R
 	if err != nil || !hasTypes {
 		return EntryPage{}, err
 	}
-	if types == nil && hasOneState(filter) { // Pass the types that visibleTypes has read, so that the log does not read them again.
+	if types == nil && (hasOneState(filter) || filter.LeasedOfAllTypes()) { // Pass the types that visibleTypes has read, so that the log does not read them again.
 		if types, err = d.readTypes(ctx); err != nil {
 			return EntryPage{}, err
 		}
 	}
 	filter.BusinessTypes, filter.Outline = types, true
 	page, err := runQuery(ctx, d, func(ctx context.Context) (Page, error) { return Of(d.c).List(ctx, filter) })
-	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) })}, err
+	return EntryPage{Next: page.Next, Entries: keepShown(page.Entries, func(e *compensator.Entry) bool { return mayRead.holds(ctx, e.BusinessType) }), Partial: page.Partial}, err
 }
 
 func (d *Admin) searchedTypes(ctx context.Context, a Actor, filter Filter, rights ...Right) (mayRead *typeRights, types []string, ok bool, err error) {
@@ -308,6 +312,9 @@ func (d *Admin) Export(ctx context.Context, a Actor, filter Filter, why Why) (Li
 	reason, err := why.text()
 	if err != nil {
 		return LinePage{}, err
+	}
+	if filter.LeasedOfAllTypes() { // The page may lack entries, and nothing in a file would say so.
+		return LinePage{}, &compensator.FieldError{Field: "filter", Reason: "an export of what runs wants a type"}
 	}
 	mayRead := d.rightsOf(a, SeeEntries, Export)
 	_, hasTypes, err := d.visibleTypes(ctx, mayRead, filter.BusinessType, filter.BusinessTypes)

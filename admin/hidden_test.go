@@ -92,6 +92,49 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
+func TestRunningEntriesOfAllTypesAreThoseThatMayBeSeen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := b.types[mailType].Record(ctx, tx, payment{"waits", canary, 100}, compensator.Options{IdempotencyKey: "mail-pending"})
+		return err
+	}))
+	mail, err := b.c.Get(t.Context(), compensator.IdempotencyKey("mail-pending"))
+	require.NoError(t, err)
+	for _, id := range []compensator.EntryID{mail.ID, b.pending.ID} {
+		claimed, err := b.store.Claim(t.Context(), []processlog.Wanted{{ID: id}}, processlog.NewToken(), time.Hour, func(*processlog.Row) bool { return true })
+		require.NoError(t, err)
+		require.Len(t, claimed.Mine, 1)
+	}
+	all := admin.Filter{Leased: true}
+	for name, c := range map[string]struct {
+		access  admin.AccessFunc
+		filter  admin.Filter
+		want    []compensator.EntryID
+		partial []string
+	}{
+		"everything":                     {everything, all, []compensator.EntryID{b.pending.ID, mail.ID}, nil},
+		"mail only":                      {mailOnly, all, []compensator.EntryID{mail.ID}, nil},
+		"mail only, hidden rows counted": {mailOnly, admin.Filter{Leased: true, Limit: 1}, []compensator.EntryID{mail.ID}, nil},
+		"a full page":                    {everything, admin.Filter{Leased: true, Limit: 1}, []compensator.EntryID{b.pending.ID}, []string{mailType}},
+	} {
+		page, err := b.admin(admin.Options{Access: c.access}).EntryLines(t.Context(), mei, c.filter)
+		require.NoError(t, err, name)
+		var ids []compensator.EntryID
+		for _, line := range page.Lines {
+			require.NotNil(t, line.Lease, name)
+			ids = append(ids, line.Entry.ID)
+		}
+		assert.Equal(t, c.want, ids, name)
+		assert.Equal(t, c.partial, page.Partial, name)
+	}
+	d := b.admin(admin.Options{Access: everything})
+	_, err = d.Export(t.Context(), mei, all, why)
+	require.ErrorAs(t, err, new(*compensator.FieldError), "nothing in the file would say that entries are missing")
+	_, err = d.Matching(t.Context(), mei, admin.Requeue, admin.Search{Filter: admin.Filter{Leased: true, States: []compensator.State{compensator.Retrying}}})
+	require.ErrorAs(t, err, new(*compensator.FieldError))
+}
+
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 		return LinePage{}, err
 	}
 	lines, err := d.lines(ctx, a, ids, rows, amounts, page.Cases)
-	return LinePage{lines, page.Next}, err
+	return LinePage{Lines: lines, Next: page.Next}, err
 }
 
 func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) ([]Line, error) {
@@ -112,6 +112,8 @@ func rowsByID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row 
 type LinePage struct {
 	Lines []Line `json:"lines"`          // one Line per entry
 	Next  string `json:"next,omitempty"` // cursor of the following page; empty at the end
+
+	Partial []string `json:"partial,omitempty"` // same as EntryPage.Partial
 }
 
 // EntryLines lists the same entries as Entries, as lines. It needs the same rights.
@@ -164,7 +166,7 @@ func (d *Admin) newLinePage(ctx context.Context, a Actor, page EntryPage) (LineP
 		return LinePage{}, err
 	}
 	seesErrors := d.rightsOf(a, SeeErrors)
-	linePage := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
+	linePage := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next, Partial: page.Partial}
 	for i, e := range page.Entries {
 		isFull := seesErrors.holds(ctx, e.BusinessType)
 		linePage.Lines[i] = Line{Entry: d.visibleEntry(&e, isFull), Amount: amounts[e.ID], Case: d.caseOf(cases, e.ID, isFull), OutcomeUnknown: unknownOutcomes[e.ID]}

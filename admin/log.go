@@ -41,6 +41,8 @@ type Page struct {
 	Entries []compensator.Entry `json:"entries"`        // in the order that Filter asks for
 	Next    string              `json:"next,omitempty"` // cursor of the following page; empty at the end
 	Read    int                 `json:"read"`           // number of rows that were read: see Filter.MaxRead
+
+	Partial []string `json:"partial,omitempty"` // types of which the page may lack entries: see Filter.Leased
 }
 
 // List reads one page of entries. A cursor is a position, so pages do not shift when entries are added or change their
@@ -48,7 +50,7 @@ type Page struct {
 // *FieldError.
 func (l *Log) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := l.c.Store().List(ctx, filter)
-	page := Page{Next: found.Next, Read: found.Read}
+	page := Page{Next: found.Next, Read: found.Read, Partial: found.Partial}
 	for i := range found.Rows {
 		page.Entries = append(page.Entries, *l.c.Entry(&found.Rows[i]).(*compensator.Entry))
 	}

@@ -70,6 +70,9 @@ func (m Match) Validate() error {
 	if len(m.Filter.States) == 0 {
 		return &FieldError{Field: "states", Reason: "name a state"}
 	}
+	if m.Filter.LeasedOfAllTypes() { // A listing of all types may leave out entries that run.
+		return &FieldError{Field: "filter", Reason: "Leased wants a type, an id, or a created range"}
+	}
 	_, err := m.Filter.Narrowed()
 	return err
 }

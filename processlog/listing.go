@@ -34,7 +34,12 @@ type Filter struct {
 	LastError string  `json:"last_error,omitempty"` // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy `json:"ended_by,omitempty"`   // empty: any
 	UserID    string  `json:"user_id,omitempty"`    // empty: any
-	Leased    bool    `json:"leased,omitempty"`     // only entries that are due and that a process holds now
+
+	// Leased keeps only entries that are due and that a process holds now. Without a type, an id and a created range,
+	// List returns one page, and begins with the entries that have been due longest. It then compares an equal share of
+	// MaxRead rows of each state and type, and at least one row of each. Page.Partial names the types of which the page
+	// may lack entries.
+	Leased bool `json:"leased,omitempty"`
 
 	// LeasedBy keeps only entries whose lease has the mark of this process, as Token.MarkedBy compares it. It needs
 	// Leased. Zero: any process.
@@ -57,7 +62,7 @@ const maxMaxRead = 100_000
 // row can match.
 func (f Filter) Narrowed() (bool, error) {
 	hasID, hasCreatedRange := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
-	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != "" || f.Leased
+	hasGroup, hasOtherFields := len(f.States) > 0 || f.BusinessType != "" || f.selectsEnded() || f.selectsDue(), f.LastError != "" || f.EndedBy != "" || f.UserID != ""
 	switch {
 	case f.MaxRead < 0 || f.MaxRead > maxMaxRead:
 		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, maxMaxRead, DefaultRead)}
@@ -66,7 +71,9 @@ func (f Filter) Narrowed() (bool, error) {
 	case f.EndedBy.UnmarshalText([]byte(f.EndedBy)) != nil:
 		return false, f.EndedBy.UnmarshalText([]byte(f.EndedBy))
 	case hasOtherFields && !hasID && !hasCreatedRange && f.BusinessType == "":
-		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy, UserID and Leased want a type, an id, or a created range"}
+		return false, &FieldError{Field: "filter", Reason: "LastError, EndedBy and UserID want a type, an id, or a created range"}
+	case f.LeasedOfAllTypes() && f.Cursor != "":
+		return false, &FieldError{Field: "cursor", Reason: "Leased without a type, an id and a created range has one page"}
 	case f.LeasedBy != (InstanceID{}) && !f.Leased:
 		return false, &FieldError{Field: "filter", Reason: "LeasedBy wants Leased"}
 	case f.Prefix && !hasID:
@@ -74,7 +81,13 @@ func (f Filter) Narrowed() (bool, error) {
 	case len(f.Reached()) == 0:
 		return false, &FieldError{Field: "filter", Reason: "no state matches: EndedFrom and EndedTo want states that have ended, DueFrom, DueTo and Leased want other states"}
 	}
-	return hasOtherFields || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
+	return hasOtherFields || f.Leased || hasID && (hasCreatedRange || hasGroup) || hasCreatedRange && hasGroup, nil
+}
+
+// LeasedOfAllTypes reports whether f selects the entries that processes hold, whatever their type. List then returns one
+// page.
+func (f Filter) LeasedOfAllTypes() bool {
+	return f.Leased && f.BusinessType+f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
 func (f Filter) selectsEnded() bool { return !f.EndedFrom.IsZero() || !f.EndedTo.IsZero() }
@@ -127,6 +140,10 @@ type Page struct {
 	Rows []Row  // rows that match the filter
 	Next string // cursor of the following page; empty at the end
 	Read int    // number of rows that List read for this page; at least the number of its entries
+
+	// Partial names the types of which the page may lack entries, sorted. List them by their type. It is empty, unless
+	// Filter.Leased is set without a type, an id and a created range.
+	Partial []string
 }
 
 // CountFilter selects entries for Count, which counts each state of a type up to AtMost.

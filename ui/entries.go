@@ -26,7 +26,7 @@ type entriesData struct {
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
 
-	ChooseType bool // whether the page lists no running entries, and asks the person to choose a type
+	Partial []string // types of which the list of all running entries may lack entries
 
 	Paused []admin.Paused // types of the page that are paused
 	OfUser string         // address of the recent entries of the user whose id the filter may have; empty: none
@@ -212,10 +212,10 @@ func (s *server) showEntries(rq *request) {
 		return
 	}
 	form, filter, err := rq.readFilter(q)
-	data := entriesData{Filter: form, ChooseType: form.State == stateRunning && form.Type+form.ID+form.From+form.To == ""}
+	data := entriesData{Filter: form}
 	filter.Cursor = cursor(q)
 	var page admin.LinePage
-	if err == nil && !data.ChooseType {
+	if err == nil {
 		page, err = s.admin.EntryLines(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
@@ -227,7 +227,7 @@ func (s *server) showEntries(rq *request) {
 		rq.showFailure(err)
 		return
 	}
-	data.Lines = page.Lines
+	data.Lines, data.Partial = page.Lines, page.Partial
 	if err == nil && len(data.Lines) == 0 && data.Filter.ID != "" && page.Next == "" && filter.Cursor == "" {
 		if rq.May(admin.SeeContent, admin.Subject{}) {
 			data.OfUser, _ = rq.Link("entries", "user", data.Filter.ID)
@@ -259,6 +259,11 @@ func (s *server) showEntries(rq *request) {
 		return
 	}
 	rq.showPage(status, "entries", data)
+}
+
+// RunsInAllTypes reports whether the page lists the running entries of all types. Such a page may lack entries.
+func (f filterForm) RunsInAllTypes() bool {
+	return f.State == stateRunning && f.Type+f.ID+f.From+f.To == ""
 }
 
 // recently limits a filter that is too wide: the page shows only entries that were recorded in the last 24 hours.

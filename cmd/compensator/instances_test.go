@@ -35,6 +35,14 @@ func TestInstancesShowsProcessesAndExplainNamesThem(t *testing.T) {
 			b.exec("UPDATE common_process_log_instance SET seen_at=seen_at+230000 WHERE name='api-9'")
 			assert.Regexp(t, `api-9 has it until .*\. That process was last seen \d+s ago\. It renews`, b.ok("explain", "key:d0"))
 			assert.Contains(t, b.ok("explain", "key:d1"), "Number of other processes that have one: 1.")
+			b.exec("UPDATE common_process_log SET business_type='mail', lease_until=9000000000000 WHERE idempotent_id='d1'")
+			for where, want := range map[string]int{"running=yes": 2, "running=yes,type=mail": 1, "running=yes,state=pending": 0} {
+				assert.Len(t, items(t, b.ok("list", "--where", where, "-o", "json")), want, where)
+			}
+			cut := b.do("list", "--where", "running=yes", "--limit", "1")
+			assert.Contains(t, cut.stderr, "further entries of these types may run: ")
+			assert.Contains(t, cut.stderr, "list them by type, for example --where running=yes,type=")
+			assert.Contains(t, b.refused(codeUsage, "cancel", "--where", "running=yes", "--reason", "x", "--yes"), "running=yes wants a type")
 			b.exec("DROP TABLE common_process_log_instance")
 			assert.Contains(t, b.refused(codeUsage, "instances"), "Operations.Instances")
 			assert.Contains(t, b.ok("explain", "key:d0"), "Another process has it until")

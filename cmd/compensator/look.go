@@ -225,6 +225,9 @@ func (p *program) newListCommand() *cobra.Command {
 				return err
 			}
 			w.Newest = newest
+			if w.LeasedOfAllTypes() {
+				return p.listRunning(ctx, s, w.Filter, limit)
+			}
 			entries, hasMore, err := s.readChosen(ctx, w, limit)
 			if err != nil {
 				return err
@@ -242,11 +245,28 @@ func (p *program) newListCommand() *cobra.Command {
 	return cmd
 }
 
+// listRunning prints the only page of the running entries of all types.
+func (p *program) listRunning(ctx context.Context, s *session, filter admin.Filter, limit int) error {
+	filter.Limit = min(limit, pageSize)
+	page, err := s.Entries(ctx, s.actor, filter)
+	if err != nil {
+		return err
+	}
+	if len(page.Partial) > 0 {
+		p.printf("further entries of these types may run: %s", strings.Join(page.Partial, ", "))
+		p.printf("list them by type, for example --where running=yes,type=%s", page.Partial[0])
+	}
+	return p.print(entryListing("entry", page.Entries))
+}
+
 const pageSize = 1000
 
 func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {
 		return s.readFailed(ctx, w, limit)
+	}
+	if w.LeasedOfAllTypes() { // A page of all types may lack entries, so no change begins with it.
+		return nil, false, newUsageError("--where running=yes wants a type")
 	}
 	filter := w.Filter
 	return readPages(limit, filter.Cursor, func(limit int, cursor string) ([]compensator.Entry, string, error) {

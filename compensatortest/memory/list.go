@@ -23,6 +23,9 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	defer s.mu.Unlock()
 	reachable := s.matchingLocked(func(v *version) bool { return l.isReachable(v) && l.isBehindCursor(v) })
 	slices.SortFunc(reachable, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
+	if filter.LeasedOfAllTypes() {
+		return l.leasedPage(reachable, s.nowLocked()), nil
+	}
 	return l.page(reachable, s.nowLocked()), nil
 }
 
@@ -46,6 +49,41 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 			page.Rows, last = append(page.Rows, row), v
 		}
 	}
+	return page
+}
+
+// leasedPage compares an equal share of Filter.MaxRead rows of each state and type.
+func (l *listing) leasedPage(reachable []*version, now int64) (page processlog.Page) {
+	type group struct {
+		state        processlog.State
+		businessType string
+	}
+	due, groups := slices.DeleteFunc(reachable, func(v *version) bool { return !v.isDue(now) || v.entry.State.Terminal() }), make(map[group]int)
+	for _, v := range due {
+		groups[group{v.entry.State, v.entry.BusinessType}] = 0
+	}
+	share := max(1, cmp.Or(l.filter.MaxRead, processlog.DefaultRead)/max(1, len(groups)))
+	for _, v := range due {
+		g := group{v.entry.State, v.entry.BusinessType}
+		if groups[g]++; groups[g] > share {
+			page.Partial = append(page.Partial, g.businessType)
+			continue
+		}
+		page.Read++
+		row := v.row(now)
+		switch {
+		case !l.filter.Admits(&row):
+		case len(page.Rows) == l.limit:
+			page.Partial = append(page.Partial, g.businessType)
+		default:
+			if l.filter.Outline {
+				row.Content = nil
+			}
+			page.Rows = append(page.Rows, row)
+		}
+	}
+	slices.Sort(page.Partial)
+	page.Partial = slices.Compact(page.Partial)
 	return page
 }
 

@@ -120,6 +120,7 @@ var storePromises = []storePromise{
 	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
 	{"LeasedEntriesAreListedByTheirProcess", false, (*storeTest).leasedEntriesAreListedByTheirProcess},
+	{"LeasedEntriesOfAllTypesAreOnOnePage", false, (*storeTest).leasedEntriesOfAllTypesAreOnOnePage},
 	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
 	{"NarrowedPagesGoOnWhereReadingStopped", false, (*storeTest).narrowedPagesGoOnWhereReadingStopped},
 	{"PagesOfSomeTypesAreFullOfThemAlone", false, (*storeTest).pagesOfSomeTypesAreFullOfThemAlone},

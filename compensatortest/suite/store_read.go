@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -138,10 +139,52 @@ func (t *storeTest) leasedEntriesAreListedByTheirProcess() {
 	}
 	filter.LeasedBy, filter.States = a, []processlog.State{processlog.Retrying}
 	assert.Equal(t, keys[1:2], t.pages(filter))
-	for _, wrong := range []processlog.Filter{{Leased: true}, {BusinessType: "states", LeasedBy: a}, {BusinessType: "states", Leased: true, States: []processlog.State{processlog.Dead}}} {
+	for _, wrong := range []processlog.Filter{{Leased: true, UserID: "u"}, {Leased: true, LastError: "e"}, {Leased: true, Cursor: "MS5kdWU-LjAuMQ"}, {BusinessType: "states", LeasedBy: a}, {BusinessType: "states", Leased: true, States: []processlog.State{processlog.Dead}}} {
 		_, err := t.Store.List(t.ctx, wrong)
 		require.ErrorAs(t, err, new(*processlog.FieldError), "%+v", wrong)
 	}
+}
+
+func (t *storeTest) leasedEntriesOfAllTypesAreOnOnePage() {
+	process := processlog.NewInstanceID()
+	held := make(map[string][]processlog.IdempotencyKey)
+	for _, name := range []string{"a", "b", "b", "c"} {
+		row := t.claim(t.insertOne(name).ID, processlog.NewToken().Mark(process), time.Hour)
+		held[name] = append(held[name], row.IdempotencyKey)
+	}
+	for range 9 {
+		t.insertOne("paused")
+		t.insertOne("c") // These entries are due, and no process holds them.
+	}
+	list := func(filter processlog.Filter) (keys []processlog.IdempotencyKey, page processlog.Page) {
+		filter.Leased, filter.Outline = true, true
+		page, err := t.Store.List(t.ctx, filter)
+		require.NoError(t, err)
+		require.Empty(t, page.Next, "%+v", filter)
+		for _, row := range page.Rows {
+			keys = append(keys, row.IdempotencyKey)
+		}
+		return keys, page
+	}
+	all := slices.Concat(held["a"], held["b"], held["c"])
+	for _, filter := range []processlog.Filter{{}, {LeasedBy: process}, {States: []processlog.State{processlog.Pending}}, {BusinessTypes: []string{"c", "a", "paused", "b", "none"}}} {
+		keys, page := list(filter)
+		assert.ElementsMatch(t, all, keys, "%+v", filter)
+		assert.Empty(t, page.Partial, "%+v", filter)
+	}
+	keys, _ := list(processlog.Filter{BusinessTypes: []string{"b", "paused"}})
+	assert.ElementsMatch(t, held["b"], keys)
+	for _, filter := range []processlog.Filter{{LeasedBy: processlog.NewInstanceID()}, {BusinessTypes: []string{}}, {States: []processlog.State{processlog.Retrying}}} {
+		keys, _ := list(filter)
+		assert.Empty(t, keys, "%+v", filter)
+	}
+	keys, page := list(processlog.Filter{Limit: 1, BusinessTypes: []string{"a", "b"}})
+	assert.Equal(t, all[:1], keys, "the longest due first")
+	assert.Equal(t, []string{"b"}, page.Partial, "what a full page leaves out")
+	keys, page = list(processlog.Filter{MaxRead: 4, States: []processlog.State{processlog.Pending}, BusinessTypes: []string{"a", "b", "c", "paused"}})
+	assert.ElementsMatch(t, []processlog.IdempotencyKey{held["a"][0], held["b"][0], held["c"][0]}, keys, "each type has a share of the rows to read")
+	assert.Subset(t, page.Partial, []string{"b", "c", "paused"}, "types with due entries that were not read")
+	assert.LessOrEqual(t, page.Read, 4)
 }
 
 func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {

@@ -37,6 +37,8 @@ func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page,
 	}
 	read := l.readInOrder
 	switch {
+	case f.LeasedOfAllTypes():
+		read = l.readLeased
 	case l.narrowed:
 		read = l.readNarrowed
 	case l.order == orderDue:

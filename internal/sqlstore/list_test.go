@@ -284,6 +284,53 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 	}
 }
 
+// The backlog of one paused type must neither hide the running entries of the other types nor be read as a whole.
+func TestRunningEntriesOfAllTypesCostAShareOfEachType(t *testing.T) {
+	const types, backlog = 40, 20_000
+	var rows []listedRow
+	for i := range backlog {
+		rows = append(rows, listedRow{id: uint64(i + 1), kind: "paused", next: listedFrom, created: listedFrom})
+	}
+	for i := range 3 * types {
+		rows = append(rows, listedRow{id: uint64(backlog + i + 1), kind: fmt.Sprintf("type %d", i%types), state: processlog.States[i%3], next: listedFrom + int64(i), created: listedFrom})
+	}
+	s := newListStore(t, rows)
+	running, err := s.db.ExecContext(t.Context(), "UPDATE common_process_log SET lease_until=9000000000000, token=REPEAT('a', 16) WHERE business_type<>'paused' AND state IN (-3,-1)")
+	require.NoError(t, err)
+	want, err := running.RowsAffected()
+	require.NoError(t, err)
+	require.EqualValues(t, 2*types, want)
+	f := processlog.Filter{Leased: true, Outline: true, Limit: maxPage}
+	for i := range types {
+		f.BusinessTypes = append(f.BusinessTypes, fmt.Sprintf("type %d", i))
+	}
+	f.BusinessTypes = append(f.BusinessTypes, "paused")
+	groups := 3 * len(f.BusinessTypes)
+	for _, f.BusinessTypes = range [][]string{f.BusinessTypes, nil} {
+		statements := s.selects(t)
+		cost := s.cost(t, func() {
+			page, err := s.List(t.Context(), f)
+			require.NoError(t, err)
+			assert.Len(t, page.Rows, int(want))
+			assert.Equal(t, []string{"paused"}, page.Partial)
+			assert.LessOrEqual(t, page.Read, processlog.DefaultRead)
+		})
+		most := 1 + (groups+rangesPerStatement-1)/rangesPerStatement // The first statement reads the rows.
+		if f.BusinessTypes == nil {
+			most++ // to find the groups
+		}
+		assert.LessOrEqual(t, s.selects(t)-statements, most)
+		assert.Less(t, cost.read, 3*processlog.DefaultRead, "the server reads each compared row, its place in the index, and the row of the derived table")
+	}
+}
+
+// selects returns the number of SELECT statements of the session so far.
+func (s *Store) selects(t *testing.T) (n int) {
+	var name string
+	require.NoError(t, s.db.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Com_select'").Scan(&name, &n))
+	return n
+}
+
 type readCost struct{ read, sorted int }
 
 func (s *Store) cost(t *testing.T, work func()) readCost {

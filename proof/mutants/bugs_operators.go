@@ -231,6 +231,14 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/LeasedEntriesAreListedByTheirProcess"),
 		},
 		{
+			name: "backlog-hides-what-runs", breaks: "G44",
+			what: "The list of what runs in all types reads the longest due rows of the first types only.",
+			edits: []edit{
+				{"listing.readLeased", `max(1, cmp.Or($l.f.MaxRead, processlog.DefaultRead)/len($groups))`, `cmp.Or($l.f.MaxRead, processlog.DefaultRead)`},
+			},
+			sees: tests("TestRunningEntriesOfAllTypesCostAShareOfEachType"),
+		},
+		{
 			name: "form-sent-twice-acts-twice", breaks: "G32",
 			what: "Two requests with the key of one form begin two actions.",
 			edits: []edit{

@@ -2,9 +2,11 @@ package uitest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +31,7 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	_, table, isFound := strings.Cut(text, "<tbody")
 	require.True(t, isFound)
 	last := -1
-	for _, want := range []string{"<bdi>api-9</bdi>", "gone", "seen 4 min ago", "queue does not answer", "12 of 55", "2 stuck", `<bdi>refund</bdi> <a href="/ops/entries?process=0102030405060708&amp;state=running&amp;type=refund" aria-label="refund: 12 of 50">12 of 50</a>`, "<bdi>salary</bdi> 0 of 5",
+	for _, want := range []string{"<bdi>api-9</bdi>", "gone", "seen 4 min ago", "queue does not answer", `aria-label="api-9: 12 of 55">12 of 55</a>`, "2 stuck", `<bdi>refund</bdi> <a href="/ops/entries?process=0102030405060708&amp;state=running&amp;type=refund" aria-label="refund: 12 of 50">12 of 50</a>`, "<bdi>salary</bdi> 0 of 5",
 		"<bdi>api-1</bdi>", "<bdi>api-8-with-a-long-name", "queue answers", "<bdi>api-7</bdi>", "ended"} {
 		at := strings.Index(table, want)
 		assert.Greater(t, at, last, "%s comes in its place", want)
@@ -46,8 +48,19 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	dieMany(t, db, "refund", 4)
 	_, err := db.Exec("UPDATE common_process_log SET state=0, updated_at=next_at, lease_until=9000000000000, token=CAST(CASE WHEN id%2 THEN X'01020304' ELSE X'02020304' END||X'00112233445566778899AABB' AS BLOB) WHERE business_type='refund' AND idempotent_id LIKE 'refund %'")
 	require.NoError(t, err)
-	has(t, plain(w.client("alice").get("entries?state=running").text), "Choose a type to list the entries that processes hold now.")
-	held := w.client("alice").get("entries?state=running&type=refund").text
+	dieMany(t, db, "salary", 50)
+	_, err = db.Exec("UPDATE common_process_log SET state=0, next_at=next_at+1000, updated_at=next_at, lease_until=9000000000000, token=CAST(X'01020304'||X'00112233445566778899AABB' AS BLOB) WHERE business_type='salary' AND idempotent_id LIKE 'salary %'")
+	require.NoError(t, err)
+	held := w.client("alice").get("entries?state=running").text
+	assert.Equal(t, []int{48, 2}, []int{strings.Count(held, "<bdi>api-9</bdi>"), strings.Count(held, "<bdi>api-8-with")}, "50 entries, the longest due first")
+	has(t, held, `More entries of these types may run now. Choose one: <a href="/ops/entries?state=running&amp;type=salary"><bdi>salary</bdi></a>`)
+	lacks(t, held, `action="/ops/export"`, "a page that may lack entries is not exported")
+	held = w.client("alice").get("entries?process=0202030405060708&state=running").text
+	assert.Equal(t, []int{0, 2}, []int{strings.Count(held, "<bdi>api-9</bdi>"), strings.Count(held, "<bdi>api-8-with")})
+	lacks(t, held, "may run now")
+	assert.Equal(t, 422, w.client("alice").post("export", values("state", "running", "reason", "x")).status)
+	has(t, w.client("alice").get("instances").text, `<a href="/ops/entries?process=0102030405060708&amp;state=running" aria-label="api-9: 12 of 55">12 of 55</a>`)
+	held = w.client("alice").get("entries?state=running&type=refund").text
 	assert.Equal(t, []int{2, 2}, []int{strings.Count(held, "<bdi>api-9</bdi>"), strings.Count(held, "<bdi>api-8-with")})
 	lacks(t, held, `form="all"`, "a list that changes all the time has no action on all")
 	held = w.client("alice").get("entries?process=0102030405060708&state=running&type=refund&order=newest").text
@@ -73,4 +86,18 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 		b.showWell("processes", lang)
 		b.quiet("processes-" + lang)
 	}
+	b.look("en", "light", 360)
+	b.open("")
+	click := func(selector string) {
+		b.do(chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q).click()`, selector), nil))
+	}
+	click(`#main a[href="/ops/entries?state=running"]`)
+	b.arrive(`location.search === "?state=running" && document.querySelector("#live").textContent.includes("api-9")`)
+	b.requireFit(360, "en")
+	click(`#live .banner a`)
+	b.arrive(`location.search === "?state=running&type=salary" && document.querySelectorAll("#live tbody tr").length === 50`)
+	b.open("entries")
+	click(`.states button[value="running"]`)
+	b.arrive(`new URLSearchParams(location.search).get("state") === "running" && document.querySelector("#live").textContent.includes("api-8-with")`)
+	b.quiet("running")
 }
