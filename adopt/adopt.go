@@ -107,7 +107,8 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// runPass goes through the table once. The map named holds the keys of refused rows that were already logged.
+// runPass goes through the table once. The parameter named holds the keys of the refused rows that the Import has
+// already logged.
 func (im *Import) runPass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for lastKey := (*key)(nil); ; {

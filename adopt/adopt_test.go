@@ -231,7 +231,9 @@ func TestKeysOfEachKindGiveDistinctIdempotencyKeys(t *testing.T) {
 func TestKeyThatSeveralRowsShareIsRefused(t *testing.T) {
 	t.Parallel()
 	for kind, values := range map[string]string{"BIGINT": "(1),(2),(2),(3)", "VARCHAR(20)": "('a'),('b'),('b'),('c')"} {
-		for page := 1; page <= 4; page++ { // The shared key is inside a page or at its end.
+		// Two rows have the same key. The size of a page decides whether both rows are in one page, or whether a page
+		// ends between them.
+		for page := 1; page <= 4; page++ {
 			for _, take := range []string{"state = 9", ""} {
 				r := newRig(t)
 				r.Exec("CREATE TABLE other (k " + kind + " NOT NULL, state INT NOT NULL DEFAULT 0) ENGINE=InnoDB")

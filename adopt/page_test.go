@@ -156,8 +156,8 @@ func TestPageImportsAnOldTable(t *testing.T) {
 
 	w := harness.NewWorld(t).WithRedis()
 	w.Exec("DROP TABLE common_process_log")
-	// The harness checks the entries in this table when the test ends. The old table holds no entries, so drop it
-	// before that check.
+	// At the end of the test, the harness checks the entries in the table common_process_log. In this test, that table
+	// is the old one, and its rows are no entries. So drop the table before that check.
 	t.Cleanup(func() { w.Exec("DROP TABLE common_process_log") })
 	w.Exec(oldTable)
 	_, err = compensator.New(t.Context(), compensator.Config{DB: w.DB})

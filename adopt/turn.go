@@ -115,8 +115,8 @@ func scanKey(rows *sql.Rows, otherColumns int) (key, error) {
 	return keyOf(value, types[0])
 }
 
-// readRows skips rows that Where no longer finds, and rows that another transaction has locked. It selects rows by
-// their keys, because locks on a range of keys would delay concurrent inserts.
+// readRows skips rows that Config.Where no longer finds, and rows that another transaction has locked. It selects the
+// rows by their keys, because locks on a range of keys would delay concurrent inserts.
 func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {
@@ -256,15 +256,16 @@ func (t *pageRun) recordRows(ctx context.Context, tx *compensator.ScopedTx) erro
 	if err != nil {
 		return fmt.Errorf("count the rows taken from %s: %w", t.table, err)
 	}
-	// Two rows share a key. The update has changed both rows, but one of them was locked or not in Where, so it has no
-	// entry.
+	// The update has changed more rows than it has keys, so two rows share a key. readRows found only one of them,
+	// because the other row was locked or did not match Config.Where. That other row is now taken without an entry.
 	if changedRows > int64(len(args)) {
 		return &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("Take has changed %d rows with %d keys: want a unique column", changedRows, len(args))}
 	}
 	return t.checkTaken(ctx, tx, in, args)
 }
 
-// checkTaken returns an error if Where still finds taken rows, because the old system would run them too.
+// checkTaken returns an error if the condition Config.Where still finds rows that Config.Take has changed. The old
+// system would run these rows too.
 func (t *pageRun) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
 	var remaining int
 	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&remaining)

@@ -46,8 +46,8 @@ func TestAdmin(t *testing.T) {
 		tell("producers", func() []figure { return a.adminBeside(h, *pairs, n(20_000)) })
 		tell("browser", func() []figure { return a.adminBrowser(h) })
 		h.close()
-		// An idle process looks for dead entries without a case every twelve minutes. With the default of -still, the
-		// measurement takes as long, so it includes one such search.
+		// An idle process looks for dead entries without a case every twelve minutes. With the default of -still, this
+		// measurement takes twelve minutes too, so it includes one search.
 		tell("idle", func() []figure { return a.adminIdle(12 * *still) })
 	}
 	tell("pairs", func() []figure {

@@ -177,7 +177,9 @@ func (a *arena) adminViewers(h *adminLog) []figure {
 	}
 }
 
-// adminBeside compares the 99th percentiles of the durations of the producers' transactions.
+// adminBeside measures how much viewers of the pages slow down the transactions of producers. In each pair, producers
+// run once beside viewers and once without viewers. The ratio of a pair divides the 99th percentile of the durations
+// beside viewers by the 99th percentile without viewers.
 func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // The viewers load the page before the measurement.

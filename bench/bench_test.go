@@ -78,14 +78,15 @@ func partsIn(t testing.TB, flagName, text string, all ...string) func(part strin
 // showTimeout is how long before the end of -timeout a benchmark prints its table.
 const showTimeout = 20 * time.Second
 
-// shown calls the function show once, even if the benchmark fails. The call is at the end of the test, or shortly
+// shown calls the parameter show once, even if the benchmark fails. The call is at the end of the test, or shortly
 // before -timeout ends the program.
 //
-// The benchmark passes each change of its results to the returned function. That function never runs at the same time
-// as show, so show reads complete results.
+// The parameter show prints the results that the benchmark has collected. The benchmark changes these results only in
+// functions that it passes to the result found. The result found calls each function under a mutex, so the parameter
+// show never reads a half-finished change.
 func shown(t *testing.T, show func()) (found func(change func())) {
 	t.Helper()
-	var mu sync.Mutex // guards the results that show reads
+	var mu sync.Mutex // guards the benchmark's results, which the function show reads
 	once := sync.OnceFunc(func() {
 		mu.Lock()
 		defer mu.Unlock()

@@ -2,9 +2,10 @@ package bench
 
 import "time"
 
-// calm measures how much the library slows producers down while it runs handlers. On both sides, producers commit 500
-// business transactions a second. On our side, the library also runs 1,000 other entries a second. The goal is a p99 of
-// at most 1.5 times the p99 of the other side.
+// calm measures how much the library slows producers down while it runs handlers. A contest has two sides: ours and
+// theirs. On both sides, producers commit 500 business transactions a second. Only on our side, the library also runs
+// 1,000 other entries a second. The p99 is the 99th percentile of the durations of the producers' transactions. The
+// goal is that our p99 is at most 1.5 times their p99.
 //
 // A contest compares rates, of which the larger is better. So each side returns 1/p99.
 func (a *arena) calm(seconds int) contest {
@@ -17,13 +18,15 @@ func (a *arena) calm(seconds int) contest {
 
 const calmWork = "1/p99 of a business transaction at 500/s, busy"
 
-// calmByHand compares the library in calm with a program that sends the same statements.
+// calmByHand compares the library with a hand-written program that sends the same statements. Both run handlers beside
+// producers, as our side in the method calm does.
 func (a *arena) calmByHand(seconds int) contest {
 	return contest{
 		work: calmWork, other: "floor: the same statements, busy", unit: "/s", goal: 1 / 1.1,
 		ours: func() float64 { return a.calmRate(seconds, true) },
 		theirs: func() float64 {
-			a.exec(leaseTable) // calmLease also measures lease rows, and empties their table.
+			// calmLease empties the table of lease rows. formToday needs no lease rows, but the table must exist.
+			a.exec(leaseTable)
 			return 1 / a.calmLease(formToday, seconds, true).P99.Seconds()
 		},
 	}

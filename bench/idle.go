@@ -26,7 +26,8 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// measureIdle only reports entries. The table must already have this number of waiting entries.
+// measureIdle measures a process at rest. It records no entries. The caller has filled the table with waiting entries
+// and passes their number as the parameter entries, which measureIdle copies to the result.
 func (a *arena) measureIdle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.newLibrary(100, nothing)

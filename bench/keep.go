@@ -53,7 +53,8 @@ func (a *arena) keeping(n int) contest {
 	}
 }
 
-// Keep starts a round at the beginning of a minute. The round ends 45 s later, and a late start does not move its end.
+// awaitRound waits until at least 25 s of a purge round are left. A round deletes entries that are older than
+// TypeConfig.Keep. Each round starts at the beginning of a minute and ends 45 s after that, even if it starts late.
 func (a *arena) awaitRound() {
 	a.Helper()
 	a.waitUntil(func() bool {

@@ -85,9 +85,12 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// latencies returns the time from a moment to the start of the handler, for each entry in the map from. The map holds
-// these moments by entry id. latencies leaves out entries whose handler never started. Without a delay, a handler may
-// start before Commit has returned to the caller. Its latency then counts as 0.
+// latencies returns a latency for each entry in the parameter from, a map from entry ids to moments. The latency of an
+// entry is the time from its moment to the start of its handler. latencies leaves out entries whose handler never
+// started.
+//
+// Without a delay, the moment of an entry is the end of Commit. A handler may start before Commit has returned to the
+// caller. The latency of its entry then counts as 0.
 func (s *starts) latencies(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// The library does not use these statements: see docs/internals/decisions.md. A claim inserts one lease row with the id
-// and version of each claimed entry, and changes no entry. An entry is leased while an unexpired lease row lists its
-// current version.
+// These statements belong to a design that the library rejected: see docs/internals/decisions.md. In that design, a
+// claim inserts one lease row with the id and version of each claimed entry, and changes no entry. An entry is leased
+// while an unexpired lease row lists its current version.
 const (
 	leaseTable = "CREATE TABLE IF NOT EXISTS `common_process_log_lease` (" +
 		"token BINARY(16) NOT NULL PRIMARY KEY, " +
@@ -31,9 +31,13 @@ const (
 )
 
 type leaseForm struct {
-	name    string
-	row     bool // a claim inserts one lease row, and deletes the lease row of the claim before. Otherwise a claim updates each entry, as the library does
-	rewrite bool // with row: a claim rewrites the lease row of the claim before
+	name string
+	// If the field row is true, a claim inserts one lease row, and deletes the lease row of the previous claim. If row
+	// is false, a claim updates each entry, as the library does.
+	row bool
+	// If the fields row and rewrite are true, a claim rewrites the lease row of the previous claim. It inserts and
+	// deletes no lease row.
+	rewrite bool
 	fused   bool // one transaction settles the entries of the last claim and makes the next claim
 	varchar bool // the column ended_by is VARCHAR, so that a success changes the length of a row
 }

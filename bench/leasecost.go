@@ -173,8 +173,9 @@ func (a *arena) claimsInACrowd(rounds int) (found []leaseClaim) {
 	return found
 }
 
-// The ids in the lease rows are larger than any real id. If overlapped is true, the id range of each row includes the
-// claimed entries.
+// leaseCrowd inserts lease rows of entries that do not exist. The ids of these entries are larger than any real id. If
+// the parameter overlapped is true, the first id of each row is 1 instead. Then the id range of each row includes the
+// entries that the benchmark claims, so each claim must read all the rows.
 func (a *arena) leaseCrowd(rows int, overlapped bool) {
 	a.Helper()
 	for i := range rows {
@@ -217,8 +218,8 @@ func (a *arena) ids() (ids []string) {
 	return ids
 }
 
-// timeOf claims and settles the entries ids, in chunks of the given number of entries. It returns a list of one number,
-// the mean time of a chunk in ms.
+// timeOf claims and settles entries in chunks. The parameter ids lists their ids, and the parameter entries is the
+// number of entries of a chunk. timeOf returns a list of one number, the mean time of a chunk in ms.
 func (a *arena) timeOf(form leaseForm, ids []string, entries int) []float64 {
 	a.Helper()
 	own := a.openPlain(1)

@@ -64,7 +64,8 @@ func (r limitRun) run(a *arena) limitRun {
 	return r
 }
 
-// questions returns the number of statements that the server has received so far, except its own.
+// questions returns the number of statements that the server has received so far. The statement that questions itself
+// sends does not count.
 func (a *arena) questions() (n int64) {
 	a.Helper()
 	var name string

@@ -124,7 +124,7 @@ func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 		p := r.open(seen.note)
 		defer p.close()
 		p.run()
-		time.Sleep(2 * time.Second) // Wait until a peer that elects a leader has one.
+		time.Sleep(2 * time.Second) // Some peers first elect a leader among their processes. Wait for this election.
 		from := atRate(500, 500*seconds, func() (string, time.Time) {
 			id, moment, err := p.record(a.Context(), 1, delay)
 			a.must(err)

@@ -22,9 +22,11 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
+// The library uses its defaults, and the floor uses the same numbers. The floor is the hand-written program with which
+// the library is compared.
 const (
-	relayChannels = 50  // default of a Publisher; the floor has the same number
-	relayBatch    = 100 // default of a batch handler; the floor has the same number
+	relayChannels = 50  // default of a Publisher
+	relayBatch    = 100 // default of a batch handler
 )
 
 type post struct {
@@ -61,7 +63,8 @@ func (p *post) empty() {
 	})
 }
 
-// The floor uses amqp091 directly. It reads no log and stores no outcome.
+// relayed compares a relay of the library with a floor, a hand-written program that sends the same messages. The floor
+// uses amqp091 directly. It reads no log and stores no outcome.
 func (p *post) relayed(n, batch int) contest {
 	how := "one by one"
 	if batch > 1 {

@@ -86,14 +86,16 @@ func (a *arena) awaitPurge() {
 	}
 }
 
-// Rows with ids above filled belong to measurements.
+// filled returns the largest id of the rows that the method fill has inserted. Rows with larger ids belong to
+// measurements.
 func (a *arena) filled() (id uint64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log WHERE user_id='fill'").Scan(&id))
 	return id
 }
 
-// forget deletes the rows after filled, so that the next measurement does not pay for them.
+// forget deletes the rows of a measurement, so that the next measurement does not pay for them. The ids of these rows
+// are larger than the parameter filled.
 func (a *arena) forget(filled uint64) {
 	a.Helper()
 	a.exec("DELETE FROM common_process_log WHERE id>?", filled)

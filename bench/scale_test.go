@@ -66,7 +66,8 @@ func TestFleet(t *testing.T) {
 	a.must(save("../build/fleet.json", results))
 }
 
-// A pair takes 50 s. With -short, one pair of a few seconds only checks that no entry runs twice.
+// TestLostType runs pairs: one run in which Redis loses the queue of a type, and one run without this loss. A pair
+// takes 50 s. With -short, there is one pair of a few seconds, which only checks that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
 	lose := losses[*loses]

@@ -17,15 +17,16 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// featureWork is work that two builds of this package do in turn. The work uses none of the features that one build
-// lacks.
+// featureWork is work that two sides do in turn. One side has features that the other side lacks: two builds of this
+// package, or the library with Operations and without Operations. The work uses none of these features.
 type featureWork struct {
 	name    string
 	entries int  // entries of one round
 	backlog bool // whether the entries are recorded before the round
 }
 
-// Short rounds in turn cancel out most of the noise of a shared machine.
+// In each pair, each of the two sides does this number of short rounds. The sides take turns after every round, so most
+// of the noise of a shared machine affects both equally.
 const featureRounds = 8
 
 type roundResult struct {
@@ -35,12 +36,12 @@ type roundResult struct {
 	statements, redis float64 // counted by the servers; includes the start and the end of the library
 }
 
-// Each ratio is the figure of the build with all features, divided by the figure of the build that lacks some.
+// Each ratio is the figure of the side with all features, divided by the figure of the side that lacks some.
 type featureRow struct {
 	Work    string  `json:"work"`
-	Entries int     `json:"entries"` // of each build in a pair
+	Entries int     `json:"entries"` // of each side in a pair
 	Pairs   int     `json:"pairs"`
-	Seconds spread  `json:"seconds"` // of each build in a pair
+	Seconds spread  `json:"seconds"` // of each side in a pair
 	Rate    spread  `json:"rate_ratio"`
 	CPU     spread  `json:"cpu_ratio"`
 	With    cost    `json:"with"`

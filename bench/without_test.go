@@ -9,7 +9,8 @@ import (
 
 var without = flag.String("without", "", "path of the test binary of this package that was built without some features; make bench-without builds it")
 
-// The works use none of the features that one build lacks.
+// TestWithout compares this test binary with the binary of -without, which was built without some features. Both do the
+// same works, and these works use none of the missing features.
 func TestWithout(t *testing.T) {
 	if *without == "" {
 		t.Fatal("-without names no binary: run make bench-without")

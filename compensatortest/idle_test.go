@@ -121,7 +121,9 @@ func TestWhatAnAttemptRecordsWaitsForARun(t *testing.T) {
 		c, greet = greeter(t, func(e *compensator.Entry) error {
 			if ran++; ran == 1 {
 				record(t, c, greet, compensator.Options{})
-				<-time.After(time.Second) // A second is long enough in a bubble.
+				// A Run would start the recorded entry within this second. The clock is fake, so the second takes no
+				// real time.
+				<-time.After(time.Second)
 			}
 			return nil
 		})

@@ -165,8 +165,11 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// transactional is false if the block freezes the server. A frozen server reports its sessions only after it has
-// resumed, when the sessions of transactional handlers would count too.
+// record records the entries. If the parameter transactional is true, every second entry has the type pay, whose
+// handler is transactional.
+//
+// A test that freezes the server passes false. A frozen server cannot report its sessions, so the test counts them
+// after the server has resumed. At that time, transactional handlers would run and add sessions to the count.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {

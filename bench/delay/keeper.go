@@ -18,7 +18,7 @@ type keeper struct {
 
 	mu    sync.Mutex // guards facts and all
 	facts []fact
-	all   int64 // time at which everything was recorded; 0 until then
+	all   int64 // time at which all deadlines were recorded, in µs since 1970; 0 until then
 
 	process *exec.Cmd     // nil if no service runs; only the benchmark's goroutine uses it
 	ended   chan struct{} // closed when the last note of the process is read
@@ -26,7 +26,7 @@ type keeper struct {
 
 // The times of a fact are in µs since 1970.
 type fact struct {
-	recorded int64 // 0 until it is recorded
+	recorded int64 // time just before the mechanism received the deadline; 0 until the mechanism has recorded it
 	due      int64
 	fired    []firing
 }

@@ -17,7 +17,9 @@ type note struct {
 }
 
 const (
-	isRecorded  = "recorded" // The time of this note is just before the mechanism receives the deadline. With a later time, an early firing could look punctual.
+	// The time of this note is the time just before the mechanism receives the deadline. The due time is this time plus
+	// the delay. With a later time, a punctual firing could look early.
+	isRecorded  = "recorded"
 	isFired     = "fired"
 	allRecorded = "all"
 )

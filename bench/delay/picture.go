@@ -30,11 +30,12 @@ const (
 	laneHeight = 0.75 * vg.Inch
 )
 
-// The horizontal axis is logarithmic on both sides of 0, and its unit is a decade.
+// The picture has a horizontal strip for each mechanism. The horizontal axis shows how late the deadlines fired. The
+// axis is logarithmic on both sides of 0, and its unit is a decade.
 const (
 	least    = 0.1   // in ms; smaller deviations are drawn in the middle
-	earliest = 10e3  // ms early, the left end
-	latest   = 100e3 // ms late, where the strips end
+	earliest = 10e3  // in ms; deviation to the early side at the left end of a strip
+	latest   = 100e3 // in ms; deviation to the late side at the right end of a strip
 	words    = 3.4   // width of the text to the right of the strips, in decades
 	binsTo   = 12    // bins per decade
 )
@@ -44,7 +45,7 @@ const (
 	base  = 0.36
 	up    = 0.56
 	down  = 0.28
-	grain = 0.0005 // share of all deadlines that is just visible
+	grain = 0.0005 // a bar for this share of all deadlines is just high enough to be visible
 )
 
 // A negative lateness means early.
@@ -146,7 +147,8 @@ func bins(late []float64) []int {
 	for _, ms := range late {
 		i := middle + int(math.Floor(axis(ms)*binsTo))
 		if ms < 0 {
-			i = min(i, middle-1) // An early deviation smaller than least still belongs to the early side.
+			// An early deviation still belongs to the early side if it is below 0.1 ms, the constant least.
+			i = min(i, middle-1)
 		}
 		counts[i]++
 	}
@@ -198,7 +200,7 @@ func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 func lineOf(x, low, high float64, c color.Color, points float64) *plotter.Line {
 	line, err := plotter.NewLine(plotter.XYs{{X: x, Y: low}, {X: x, Y: high}})
 	if err != nil {
-		panic(err) // for the same reason as in box
+		panic(err) // fails only without points, or with a NaN or infinite point
 	}
 	line.Color, line.Width = c, vg.Points(points)
 	return line

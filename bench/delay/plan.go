@@ -30,7 +30,8 @@ func (p plan) delays() []time.Duration {
 
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// Deadlines within lead before the kill, or within tail after the restart, are counted separately, because the kill may
-// delay them. The longest poll interval of a mechanism is 5 s.
+// The kill may delay deadlines that are due shortly before the kill or shortly after the restart. These deadlines are
+// counted separately. The method lead returns how long the time before the kill is, and the method tail how long the
+// time after the restart is. With the default span, both are at least 5 s, the longest poll interval of a mechanism.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

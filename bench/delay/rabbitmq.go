@@ -63,14 +63,15 @@ func (rabbitMQ) serve(ctx context.Context, p place, fire fire) (record, error) {
 	if err := rabbitConsume(conn, fire); err != nil {
 		return nil, err
 	}
-	// According to the client's documentation, only one goroutine may use a channel. A confirm means that RabbitMQ has
-	// stored the persistent message.
+	// Each call of the returned function takes a channel for itself. According to the client's documentation, only one
+	// goroutine may use a channel.
 	channels := make(chan *amqp.Channel, producers)
 	for range producers {
 		ch, err := conn.Channel()
 		if err != nil {
 			return nil, err
 		}
+		// In this mode, RabbitMQ confirms each persistent message after it has stored the message.
 		if err := ch.Confirm(false); err != nil {
 			return nil, err
 		}

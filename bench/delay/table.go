@@ -42,8 +42,9 @@ func (r result) lost() string {
 	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
 }
 
-// If a mechanism recorded a deadline as two entries, each may have run once. So the text also has the number of entries
-// that ran twice.
+// firedTwice returns the number of deadlines that fired twice. A deadline fires twice if its entry ran twice. A
+// deadline also fires twice if the mechanism recorded it as two entries, and each of them ran once. If the second kind
+// occurred, the text also has the number of entries that ran twice.
 func (r result) firedTwice() string {
 	if r.Twice == 0 || r.Entries == r.Twice {
 		return strconv.Itoa(r.Twice)

@@ -259,7 +259,8 @@ func parse(name string) (namedEntry, error) {
 	return namedEntry{name, of, &seen}, nil
 }
 
-// findEntries does not read an entry whose name has a version. In answers it returns an error for each absent entry.
+// findEntries finds the entries that a person has named. It does not read an entry whose name has a version. For each
+// absent entry, the result answers has an error.
 func (s *session) findEntries(ctx context.Context, names []string) (entries []pickedEntry, answers results, err error) {
 	parsed := make([]namedEntry, len(names))
 	var ids []compensator.EntryID
@@ -437,8 +438,9 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// do changes only the first entry if triesFirst is set. It adds no answer for entries that wait for the first one. For
-// several entries it returns the id of the action.
+// The method do makes a change. If triesFirst is true, it changes only the first entry, and the other entries wait for
+// a person. The method adds a result to the parameter answers for each entry that does not wait. If there are several
+// entries, it returns the id of the action.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []pickedEntry, triesFirst bool, answers *results) (id admin.BulkID, err error) {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.version})

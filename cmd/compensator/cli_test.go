@@ -180,7 +180,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 			for _, r := range out {
 				assert.True(t, r == '\n' || unicode.IsGraphic(r), "%v -o %s: %q", args, as, r)
 			}
-			if as != "table" { // A table shortens long texts.
+			if as != "table" { // Only a table shortens long texts, so all other formats contain the whole text.
 				assert.Contains(t, out, "退款")
 			}
 		}

@@ -253,7 +253,7 @@ func isNoTable(err error) bool {
 	return errors.As(err, &mysqlErr) && mysqlErr.Number == 1146 || strings.Contains(err.Error(), "no such table")
 }
 
-// Close waits until entries are enqueued, and then closes the connections.
+// Close closes the connections. It first waits up to 5 s until the entries that the command has changed are enqueued.
 func (s *session) Close() error {
 	var errs []error
 	switch {

@@ -61,7 +61,7 @@ func (s *console) Check(context.Context) error { return nil }
 // CheckOperations does nothing, because openConsole has checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
-// Marks reads and writes nothing.
+// Marks returns the current time as the mark of each type. It neither reads nor writes the database.
 func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
 	now, marks := time.Now(), make(map[string]time.Time, len(types))
 	for _, name := range types {

@@ -59,7 +59,7 @@ func untilText(l admin.Limit) string {
 	return "until " + formatTable(l.FreeAt)
 }
 
-// The command changes only values with a flag.
+// newLimitCommand returns a command that changes only the values for which the person has given a flag.
 func (p *program) newLimitCommand() *cobra.Command {
 	var rate string
 	var burst, concurrent int

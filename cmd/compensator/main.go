@@ -165,7 +165,7 @@ func (p *program) newRootCommand() *cobra.Command {
 	return root
 }
 
-// newCommand wraps errors of do, so that they do not mean wrong usage.
+// newCommand wraps each error of the function do in a runError. An error without a runError means wrong usage.
 func (p *program) newCommand(use, summary string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: summary, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {

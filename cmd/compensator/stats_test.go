@@ -58,7 +58,8 @@ func TestStatsShowsWhatServicesHaveCounted(t *testing.T) {
 	}
 }
 
-// The command itself counts at most 1,000.
+// If no service has stored the number of waiting entries, the command counts the entries itself, up to 1,000. The
+// number that a service has stored has no limit.
 func TestWaitingEntriesArePrintedWithoutALimit(t *testing.T) {
 	for name, bed := range map[string]func(*testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite} {
 		t.Run(name, func(t *testing.T) {

@@ -140,8 +140,9 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do with nil for an id without a row. It handles rows that no transaction holds first. busyIndexes
-// lists the rows that are still held after lockWait.
+// eachLocked calls the function do for each id, with a nil row if the id has no row. It begins with the rows that no
+// transaction holds, and then waits for the others. The result busyIndexes lists the rows that a transaction still
+// holds after the time lockWait.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busyIndexes []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

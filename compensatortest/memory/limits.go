@@ -71,7 +71,7 @@ func (s *Store) PurgeLimitKeys(ctx context.Context, idle time.Duration) (deleted
 // CheckLimits implements processlog.Store. It finds no problem, because no table can be missing.
 func (s *Store) CheckLimits(ctx context.Context) error { return ctx.Err() }
 
-// permits belongs to a claim, which holds the store's lock. A nil *permits limits nothing.
+// A *permits is the state of one claim under a limit. The claim holds the store's lock. A nil *permits limits nothing.
 type permits struct {
 	s             *Store
 	now           int64 // unix ms
@@ -91,7 +91,8 @@ func (s *Store) permitsLocked(limit processlog.StartLimit, now int64) *permits {
 	return &permits{s: s, now: now, limit: limit, programValues: limit.Values(), keyOf: make(map[processlog.ID]keyResult), claimableKeys: make(map[string]bool), advance: make(map[string]int)}
 }
 
-// readKey removes the permits of the entry's key whose leases have ended.
+// readKey reads the key of an entry under the limit. When a claim reads a key for the first time, readKey takes the
+// permits of this key away from entries whose leases have ended.
 func (p *permits) readKey(row *processlog.Row) {
 	if p == nil {
 		return
@@ -106,15 +107,17 @@ func (p *permits) readKey(row *processlog.Row) {
 	rowKey := limitKey{p.limit.Name, key}
 	stored, exists := p.s.limits[rowKey]
 	if !exists {
-		// The number granted must never repeat, even if an earlier row of the key was deleted. The time in µs is larger
-		// than any number that such a row can have reached.
+		// The key has no row. The number in the field granted must never repeat, even if an earlier row of the key was
+		// deleted. The time in µs is larger than any number that the earlier row can have reached.
 		stored.granted = p.now * 1000
 	}
 	stored.holders = slices.DeleteFunc(slices.Clone(stored.holders), p.endedLocked)
 	if lead := time.Duration(stored.arrivalTime - p.now*int64(time.Millisecond)); lead > 0 && stored.interval != p.limit.Interval {
 		stored.arrivalTime = p.now*int64(time.Millisecond) + int64(stored.leadIn(p.now, p.limit.Interval))
 		stored.interval = p.limit.Interval
-		stored.granted++ // ReturnStarts then no longer accepts starts of the old rate, because they name the old number.
+		// Processes may still hold unused starts of the old rate. ReturnStarts refuses them from now on, because a
+		// process returns starts together with the value that the field granted had after its claim.
+		stored.granted++
 	}
 	p.s.limits[rowKey] = stored
 }

@@ -303,8 +303,11 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked deletes the notes of ended entries in front of the first entry in counting. If the first note belongs to
-// an entry in positions, clearLocked deletes nothing, because the caller deletes this note itself.
+// clearLocked goes through the notes of a key in their order. It deletes the notes of ended entries, and stops at the
+// first entry of the parameter counting.
+//
+// The parameter positions lists the ended entries that the caller of Advance knows. The caller deletes their notes
+// itself, with Forget. So if the first note belongs to one of these entries, clearLocked deletes nothing.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

@@ -11,7 +11,7 @@ import (
 )
 
 type typeMark struct {
-	at     int64 // committed, in unix ms
+	at     int64 // committed time of the mark, in unix ms
 	holder *Tx   // open transaction that has moved the mark
 }
 

@@ -118,7 +118,9 @@ type StoreState struct {
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone(), maps.Clone(s.limits)} // records are only appended
+	// The audit log only appends records to the list of an entry. So a copy of the map is enough, without copies of the
+	// lists.
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone(), maps.Clone(s.limits)}
 }
 
 // Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in

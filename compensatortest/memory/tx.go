@@ -27,10 +27,10 @@ type Tx struct {
 	endedCh chan struct{} // closed when the transaction ends
 
 	// store.mu guards ending and the fields below.
-	ending      *txEnd       // nil while it is open
+	ending      *txEnd       // nil while the transaction is open
 	isReturned  bool         // whether Commit or Rollback has already returned the result of the end
-	waitsForRow *storedRow   // another transaction holds it
-	heldRows    []*storedRow // held or shared until tx ends
+	waitsForRow *storedRow   // row for which the transaction waits, because another transaction holds the row
+	heldRows    []*storedRow // rows that the transaction holds or shares until it ends
 	steps       []rowStep
 	moves       []markMove
 	joins       []processlog.Position
@@ -48,8 +48,10 @@ type savepoint struct {
 }
 
 type txEnd struct {
-	refusal     error // error of later statements
-	repeatError error // result of the first Commit or Rollback after the end
+	refusal error // error of later statements
+	// repeatError is the result of the first Commit or Rollback if something else has ended the transaction before, for
+	// example a crash of the server.
+	repeatError error
 }
 
 var (

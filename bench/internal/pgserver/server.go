@@ -58,7 +58,8 @@ func Start(tb testing.TB, settings ...string) (*Server, error) {
 	return s, s.serve(tb, filepath.Join(programs, "postgres"), settings)
 }
 
-// In Debian this directory is not in PATH.
+// findPrograms returns the directory that contains the programs of PostgreSQL. In Debian, this directory is not in
+// PATH.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
