@@ -23,8 +23,8 @@ type Config struct {
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
-	// ScrubAttempt removes confidential data from the error of a failed attempt that is stored for people. It is nil if no
-	// attempts are kept.
+	// ScrubAttempt removes confidential data from the error of a failed attempt that is stored for people. It is nil if
+	// no attempts are kept.
 	ScrubAttempt func(text string) string
 
 	// Stats stores the statistics of this process. It is nil if no statistics are kept.
@@ -88,7 +88,7 @@ type TypeSettings struct {
 	Ready func(ctx context.Context, row *processlog.Row) error
 
 	RunTx, UndoTx TxHandler   // nil: the handler or the compensation needs no transaction
-	RunCall       CallHandler // nil: the handler does not begin its transaction late
+	RunCall       CallHandler // the two functions of a handler that HandleCall registered; nil for other handlers
 }
 
 // Limit is shared by types with a limit of the same name. See limits.Settings.
@@ -146,7 +146,8 @@ type Set struct {
 	// LimitKey returns the key of an entry under the limit of its type, and whether the limit holds for the entry.
 	LimitKey func(l Limit, row *processlog.Row) (key string, limited bool, err error)
 
-	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts them.
+	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts
+	// them.
 	Busy func() bool
 
 	// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil,
@@ -193,9 +194,9 @@ type Set struct {
 	limit    func(l Limit) (func(t *engine.Type), error) // nil if not built in
 	types    []func(t *engine.Type, settings TypeSettings)
 
-	// notify sends messages to the other processes. listen passes their messages to handleMessage until its context
-	// ends. Both are nil if no queue carries messages. handleMessage returns true if it has handled the message for a
-	// feature other than the queue.
+	// notify sends messages to the other processes. listen receives the messages of other processes, and passes each
+	// message to handleMessage, until the context that listen was given ends. If no queue carries messages, the fields
+	// notify and listen are nil. handleMessage returns true if the message was for a feature other than the queue.
 	notify        func(ctx context.Context, messages []string) error
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
@@ -316,7 +317,8 @@ func (s *Set) ClaimHold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	return s.suspectHold(t, lostLeases)
 }
 
-// Begin prepares the features, before anything is recorded. It asks the database only for features that the Config turns on.
+// Begin prepares the features, before anything is recorded. It asks the database only for features that the Config
+// turns on.
 func (s *Set) Begin(ctx context.Context) error {
 	for _, begin := range s.begin {
 		if err := begin(ctx); err != nil {

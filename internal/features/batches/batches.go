@@ -170,8 +170,8 @@ func (c *batchCalls) rerunAlone(a *engine.Attempt, timedOut bool) {
 		return
 	}
 	if slices.ContainsFunc(c.t.Admissions(), func(admission *engine.Admission) bool { return !admission.AdmitAlone(a) }) {
-		// Do not give the lease back, because the handler was called under this lease, and a lease that is given back
-		// counts as unused. Store an outcome, so that the row shows the call (promise G4).
+		// Store an outcome, so that the row shows that the handler was called under this lease. If the lease were given
+		// back instead, the row would look as if the handler had not been called. See promise G16.
 		c.e.Finish(a, engine.Result{Err: verdict.RetrySoon(errNotAdmitted)})
 		return
 	}
@@ -203,8 +203,8 @@ func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.Faults != nil {
 		faults = *o.Faults
 	}
-	// Add the timeout to the error text only once. An earlier attempt has already added it if the row's outcome is
-	// unknown and this outcome repeats the error text of the row.
+	// Add the timeout to the error text, unless an earlier attempt has added it. In that case, the outcome of the entry
+	// is already unknown, and o.LastError is still the error text of the row.
 	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError {
 		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
 	}

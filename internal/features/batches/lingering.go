@@ -23,7 +23,7 @@ type lingerState struct {
 
 	mu         sync.Mutex // guards the fields below
 	waitEnds   time.Time  // when the next claim begins, because the first entry has waited for long enough then; zero if unknown
-	noneWaits  bool       // whether the last look found no entry that waits; then another look comes before the claim
+	noneWaits  bool       // whether the last look (read of the due entries) found no entry. If true, another look comes before the claim
 	nextLook   time.Time
 	dueReports int // due entries reported since the last look
 }

@@ -64,7 +64,8 @@ func TestEachClaimNeedsALookOfItsOwn(t *testing.T) {
 	})
 }
 
-// A look does not see compensations.
+// A look is a read of the due entries, but it does not find compensations. So if a look finds no entry, a claim must
+// still follow after BatchWait. This test checks that the claim comes.
 func TestClaimFollowsWhereNoEntryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lingerState{wait: 20 * time.Second, batchSize: 3}

@@ -1,5 +1,5 @@
-// Package breaker implements HandlerConfig.Breaker. It stops claiming entries of a type while a dependency of the type's
-// handler is down.
+// Package breaker implements HandlerConfig.Breaker. It stops claiming entries of a type while a dependency of the
+// type's handler is down.
 package breaker
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Settings are the settings of HandlerConfig.Breaker.
 type Settings struct {
-	Of    int           // number of latest entries that the breaker takes into account
-	Share float64       // the breaker opens when at least this share of them report that the dependency is down
+	Of    int           // number of latest entries whose results the breaker takes into account
+	Share float64       // share of these entries that must report that the dependency is down, so that the breaker opens
 	Pause time.Duration // first pause before a probe
 }
 
@@ -214,7 +214,7 @@ func (b *Breaker) applyReport(a *engine.Attempt, c *call, r report, reason error
 	oldState := b.openState
 	switch {
 	// The handler was not called, so the report says nothing about the dependency. If this call was the probe, the next
-	// call becomes the probe without another pause, which would delay all other entries.
+	// call becomes the probe at once. Another pause would delay all other entries.
 	case r == reportUncalled:
 		b.probing = b.probing && !c.probe
 	case c.probe && r == reportUp:

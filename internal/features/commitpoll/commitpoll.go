@@ -39,11 +39,12 @@ const (
 	maxSlow = processlog.MaxRows
 )
 
+// transaction is a transaction that has either recorded entries or changed one entry, for example by Cancel.
 type transaction struct {
-	recording *engine.Recording         // nil if the transaction has changed an entry
-	key       processlog.IdempotencyKey // of a recorded entry; empty for a change
-	id        processlog.ID             // zero if a bulk insert did not return it
-	token     processlog.Token          // token that a change writes to the row
+	recording *engine.Recording         // the entries that the transaction has recorded; nil for a change
+	key       processlog.IdempotencyKey // key of one recorded entry; empty for a change
+	id        processlog.ID             // id of the recorded or changed entry; zero if a bulk insert did not return the id
+	token     processlog.Token          // token that a change writes to the row; zero for a recorded entry
 	committed func()                    // called at most once
 
 	sentAt     time.Time // time just before its statement was sent

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each text is the key of a Problem, and appears in the log.
+// These texts name problems. Health shows the text of a problem, and the library also writes the text to Config.Logger.
 const (
 	problemContent = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt = "attempts end with nothing counted: something they need is not available"
@@ -31,7 +31,9 @@ func report(e *engine.Engine, businessType string, err error, counted bool) {
 	kind := v.Kind
 	switch {
 	case v.Undecodable:
-		// A success of another entry must not end the problem, because the waiting entry may still fail.
+		// An entry with this content waits, and each later attempt fails again in this process. The success of another
+		// entry says nothing about this entry, so it must not end the problem. FailedFor ends the problem when no such
+		// error has come for the given time, which is longer than the pause between two attempts.
 		e.Problems.FailedFor(2*engine.MaxUnavailableDelay+time.Minute, problemContent, businessType, err)
 	case kind == verdict.KindServerFault && counted:
 		e.Problems.Failed(problemFaults, businessType, err)

@@ -124,7 +124,9 @@ func (r *Reporter) Report() {
 func (r *Reporter) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.ended && r.timer != nil { // Without a timer, Begin has failed, and there is no row.
+	// Begin sets the timer when it has written the row of this process. So if the timer is nil, there is no row to
+	// update.
+	if !r.ended && r.timer != nil {
 		failpoint.Reach(failpoint.InstanceEnds)
 		r.timer.Stop()
 		r.writer.Add(report{ended: true})

@@ -9,45 +9,45 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A start in advance is a start that a claim takes from the limit for an entry of a later claim.
+// An advance start is a start that one claim takes from the limit, and that an entry of a later claim uses.
 
-// advanceLife is the time after the grant in which an entry must take its start in advance. The entry must begin before
-// grantLife ends. So the rest of grantLife is left for the claim of the entry and the call of the handler.
+// advanceLife is how long after its grant an advance start may be given to an entry. The handler of the entry must be
+// called within grantLife after the same grant. The rest of grantLife is left for the claim of the entry.
 const advanceLife = grantLife / 2
 
-// advanceAim is the time in which a claim expects to use its starts in advance. It is shorter than advanceLife, so that
-// most of these starts are used.
+// advanceAim is the time within which a claim expects later claims to use its advance starts. The time is shorter than
+// advanceLife, so that most advance starts are used before they are too old.
 const advanceAim = advanceLife * 4 / 5
 
-// maxGrowth limits the starts in advance of a claim for one key. The claim takes at most maxGrowth starts for each
-// entry of the key that has started since the previous claim.
+// maxGrowth limits how many advance starts (starts for later claims) a claim takes for one key. The claim takes at most
+// maxGrowth of them for each entry of the key that has started since the previous claim.
 const maxGrowth = 4
 
 const maxAdvance = 32
 
 const sweepPause = advanceLife / 5
 
-// advances holds the starts that this process has taken in advance. A claim takes starts in advance for a key only if
-// an earlier claim of this process got starts of the same key within the last advanceLife. The claim leaves at least
-// half of the burst to other processes.
+// advances holds the advance starts of this process: starts that a claim has taken for entries of later claims. A claim
+// takes advance starts for a key only if an earlier claim of this process got starts of the same key within the last
+// advanceLife. The claim leaves at least half of the burst to other processes.
 type advances struct {
-	allowed bool // whether Limits.ReturnAdvances runs
-	slow    bool // whether the last claim has taken so long that a start in advance would be too old
+	allowed bool // whether claims may take advance starts: as long as the method Limits.ReturnAdvances runs, which returns unused ones
+	slow    bool // whether the last claim has taken so long that an advance start would be too old
 	keys    map[string]*advance
 }
 
-// advance holds the starts in advance of one key. The fields sentAt and started together show how fast the entries of
-// the key start.
+// advance holds the advance starts of one key. The fields sentAt and started together show how fast the entries of the
+// key start.
 type advance struct {
 	starts  []unusedStart // from the oldest to the newest
-	sentAt  time.Time     // time just before the latest claim that was granted starts of the key
-	started int           // number of entries of the key that were leased by this claim and after it
+	sentAt  time.Time     // time just before the last claim of this process that got starts of the key from the limit
+	started int           // number of entries of the key that this process has leased in that claim and since
 }
 
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
 
-// wanted returns how many starts in advance the next claim takes for a key. The argument left is the number of starts
-// that the limit still has for the key.
+// wanted returns how many advance starts the next claim takes for a key. The argument left is the number of starts that
+// the limit still has for the key.
 func (as *advances) wanted(key string, left, burst int, now time.Time) int {
 	a := as.keys[key]
 	if !as.allowed || as.slow || a == nil || isOld(a.sentAt, now) {
@@ -87,8 +87,8 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note stores the starts in advance that one claim was granted. The argument granted describes one of these starts, and
-// n is their number. The argument leased is the number of entries that the claim has leased with other starts.
+// note stores the n advance starts that the limit has granted to one claim. The argument granted describes each of
+// them. The argument leased is the number of entries of the key that the claim has leased with other starts.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -99,8 +99,9 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// dropOld forgets the keys whose starts are too old, or all keys if all is true. The result unused has their starts.
-// The result next is the time at which the next key must be forgotten.
+// dropOld removes each key whose advance starts are too old to be given to an entry. If all is true, dropOld removes
+// every key. The result unused has the starts of the removed keys. The result next is the time at which the starts of
+// another key become too old, or zero if no key is left.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -145,8 +146,9 @@ func (lt *limitedType) advance(key string, left int) int {
 	return lt.advances.wanted(key, left, lt.currentLimit.Burst, time.Now())
 }
 
-// giveBack handles starts in advance that a claim took for entries which it did not lease. It keeps the starts that a
-// later claim can still use. The result unused has the other starts. The caller must return them to the limit.
+// giveBack handles the advance starts that a claim has given to entries which it then did not lease. It keeps the
+// starts that a later claim can still use. The result unused has the other starts. The caller must return them to the
+// limit.
 func (lt *limitedType) giveBack(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -170,8 +172,9 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// noteAdvancesLocked stores the starts in advance that a claim was granted. The map leased has the number of leased
-// entries for each key. The result unused has the starts that cannot be kept. The caller must return them to the limit.
+// noteAdvancesLocked stores the advance starts that the limit has granted to a claim: starts for entries of later
+// claims. The map leased has the number of leased entries for each key. If advance starts are not allowed any more, the
+// result unused has the starts, and the caller must return them to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -191,8 +194,8 @@ func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[
 	return unused
 }
 
-// ReturnAdvances returns unused starts to their limits until ctx ends. Claims take starts in advance only while
-// ReturnAdvances runs.
+// ReturnAdvances returns unused advance starts to their limits until ctx ends. An advance start is one that a claim has
+// taken for an entry of a later claim. Claims take advance starts only while ReturnAdvances runs.
 func (l *Limits) ReturnAdvances(ctx context.Context) {
 	keyed := l.allowAdvances()
 	if len(keyed) == 0 {
@@ -232,9 +235,9 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances gives back the starts that were taken in advance and are too old. If stops is true, because Run ends,
-// it gives back all starts, and later claims take no starts in advance. The result next is the time at which the next
-// start is too old.
+// returnAdvances returns the advance starts that are too old to their limit. If stops is true, because Run ends,
+// returnAdvances returns all advance starts, and later claims take no more of them. The result next is the time at
+// which another advance start becomes too old.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

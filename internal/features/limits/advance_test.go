@@ -32,7 +32,8 @@ func TestStartsAreTakenInAdvanceForKeysThatStartOften(t *testing.T) {
 	require.Zero(t, slow.wanted("a", 999, 1000, now), "the last claim was slow, so the next may take a start that is too old by its end")
 }
 
-// The limit counts a start at the time of its grant.
+// The limit counts a start at the time of its grant. If entries used granted starts much later, more entries could
+// start at once than the limit allows.
 func TestStartTakenInAdvanceIsUsedOnceAndNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		as := newAdvances()

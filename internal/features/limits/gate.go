@@ -25,8 +25,9 @@ const (
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// maxGateWait is the longest time for which the gate closes because the rate is used up. This time is short. Only a
-	// claim shows this process that other processes have returned starts or that a person has raised the limit.
+	// maxGateWait is the longest time for which the gate closes because the rate is used up. The time is short, because
+	// only a claim shows how many starts are free. In the meantime other processes may have returned starts, or a
+	// person may have raised the limit.
 	maxGateWait = 5 * time.Second
 )
 
@@ -39,8 +40,8 @@ type gate struct {
 
 	hasResult      bool
 	room           processlog.Room // what the limit had left after the last claim
-	claimedAt      time.Time       // when that claim was answered
-	endedPermits   int             // permits of this process that have ended since then
+	claimedAt      time.Time       // when the last claim was answered
+	endedPermits   int             // permits of this process that have ended since claimedAt
 	rateOpensAt    time.Time       // claim nothing before this time, because the rate is used up
 	permitOpensAt  time.Time       // claim nothing before this time, because all permits are held
 	nextClaimAt    time.Time       // when a limited entry is worth a claim; zero: none waits

@@ -5,8 +5,8 @@
 // worthwhile:
 //
 //   - A limit without keys holds up its whole type. The type is not claimed until the limit allows a start (gate.go).
-//   - A limit with keys holds up the entries of one key. This process remembers which entries wait for a permit, and claims
-//     them when they may get one (line.go). Entries of other keys are claimed meanwhile.
+//   - A limit with keys holds up the entries of one key. This process remembers which entries wait for a permit, and
+//     claims them when they may get one (line.go). Entries of other keys are claimed meanwhile.
 //
 // All estimates here are hints. Only one rule is exact: an entry whose permit is older than grantLife does not start.
 //
@@ -42,15 +42,17 @@ const (
 	problemReturn = "starts that were not used could not be returned to a limit"
 )
 
-// grantLife is the maximum age of a permit when its entry starts. The limit counts the start at the time of the permit.
-// If many entries started long after their permits, more of them could start at once than the limit allows.
+// grantLife is the maximum age of a permit when its entry starts. The limit counts a start when it grants the permit,
+// and not when the entry starts. If many entries kept their permits for long and then started together, more entries
+// would start at once than the limit allows.
 //
-// The age begins just before the statement that grants the permit. The earlier statements of the claim do not count,
-// because otherwise no entry would ever start on a slow database.
+// The age of a permit is counted from the moment just before this process sends the statement that grants the permit. A
+// claim may send other statements first. Their time does not count, because otherwise every permit would be too old on
+// a slow database, and no entry would start.
 const grantLife = time.Second
 
-// Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is nil, or returns
-// the key of an entry: "" means that the entry is not limited.
+// Settings are the settings of TypeConfig.Limit. The fields mean the same as those of processlog.StartLimit. Key is
+// nil, or returns the key of an entry: "" means that the entry is not limited.
 type Settings struct {
 	Name       string
 	Interval   time.Duration
@@ -111,7 +113,7 @@ type holder struct {
 type permit struct {
 	key      string
 	granted  int64         // processlog.Room.Granted after the claim
-	interval time.Duration // under which the start was granted
+	interval time.Duration // StartLimit.Interval at the time of the grant
 	sentAt   time.Time
 	isUsed   bool // the handler was called
 }
@@ -185,7 +187,8 @@ func (lt *limitedType) newKeyFunc(settings Settings) func(row *processlog.Row) (
 	return func(row *processlog.Row) (string, bool, bool) {
 		key, isLimited, err := settings.KeyOf(row)
 		if err != nil {
-			// Without its key, it is unknown which limit applies to this entry, so the entry must not start.
+			// The entry must not start, because nobody knows its key, and so nobody knows how many starts the key has
+			// left.
 			lt.e.Problems.LogLimited(problemKey, err, "type", lt.t.Name, "entry", row.ID)
 		}
 		return key, isLimited, err == nil
@@ -211,8 +214,8 @@ func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text st
 		return "", errors.New(problem)
 	}
 	if len(text) >= processlog.MaxOrderingKey {
-		// A hash has MaxOrderingKey bytes. Hash a key of this length too, because it could equal the hash of another
-		// key.
+		// The hash that replaces a long key has MaxOrderingKey bytes. Also hash a key that has exactly this length.
+		// Otherwise the text of this key could be equal to the hash of another key.
 		sum := sha256.Sum256([]byte(text))
 		text = hex.EncodeToString(sum[:])
 	}
@@ -415,7 +418,9 @@ func (l *Limits) returnStarts(batch []unusedStart) {
 		startsByKey := make(map[string]processlog.Unused)
 		for _, u := range group {
 			switch latest := startsByKey[u.key]; {
-			case u.granted > latest.Granted: // The starts of earlier claims cannot be returned any more.
+			// This start is of a later claim than the starts that were counted so far. The limit takes back only the
+			// starts of the latest claim, so count from 1 again. A start of an earlier claim is left out.
+			case u.granted > latest.Granted:
 				startsByKey[u.key] = processlog.Unused{Starts: 1, Granted: u.granted}
 			case u.granted == latest.Granted:
 				startsByKey[u.key] = processlog.Unused{Starts: latest.Starts + 1, Granted: u.granted}

@@ -9,12 +9,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is the maximum number of waiting entries in memory. If more entries wait, a claim from the database may
-// find only waiting entries, because one read passes over a limited number of them.
+// maxSleepers is the maximum number of waiting entries in memory. A read of due entries from the database returns
+// waiting entries too, and can pass over about as many of them: see package readahead. If more entries wait, the read
+// may return only waiting entries, and its claim then starts none.
 const maxSleepers = 5000
 
-// maxRounding is the longest time by which roundUp delays the claim of a waiting entry. Then one claim takes several
-// entries. The delay loses no start, because the free starts of a key add up to Burst.
+// maxRounding is the longest time by which roundUp delays the claim of a waiting entry. roundUp moves the claims of
+// several entries to the same time, so that one claim takes these entries. No start is lost by the delay: a key keeps
+// the starts that become free in the meantime, up to Burst.
 const maxRounding = 25 * time.Millisecond
 
 // maxSleep is short, because other processes may return starts or raise the limit.
@@ -29,8 +31,8 @@ type line struct {
 
 type sleeper struct {
 	key     string
-	claimAt time.Time // when it is claimed again
-	startAt time.Time // when the rate allows it to start; zero: it waits for the permit of a running entry
+	claimAt time.Time // when the entry is claimed again
+	startAt time.Time // when the rate allows the entry to start; zero: the entry waits for the permit of a running entry
 }
 
 type keyLine struct {
@@ -65,7 +67,9 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]
 		if s, isSleeping := l.sleepers[entry.ID]; isSleeping && s.key == entry.Key && now.Before(s.claimAt) {
-			entry.In = s.claimAt.Sub(now) // Another claim has set the time of this entry meanwhile.
+			// While this claim ran, another claim has added the entry to the line. Keep the time at which that other
+			// claim lets the entry be claimed again.
+			entry.In = s.claimAt.Sub(now)
 			continue
 		}
 		k := l.keys[entry.Key]
@@ -163,8 +167,8 @@ func (l *line) reportWaiting(now time.Time) (waiting int, startAt time.Time) {
 	return waiting, startAt
 }
 
-// nextClaimAt returns the time at which the first waiting entry is claimed again, or zero if no entry waits. It forgets
-// entries whose times have long passed, because other processes have claimed them.
+// nextClaimAt returns the time at which the first waiting entry is claimed again, or zero if no entry waits. If the
+// time of an entry has long passed, other processes have probably claimed the entry, so nextClaimAt forgets it.
 func (l *line) nextClaimAt() (at time.Time) {
 	for id, s := range l.sleepers {
 		if time.Since(s.claimAt) > sleeperLife {

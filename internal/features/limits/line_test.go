@@ -81,7 +81,8 @@ func TestStartsThatAreLeftWakeTheFirstEntriesOfTheirKey(t *testing.T) {
 	require.Empty(t, l.wakeAll())
 }
 
-// No message reports that another process has claimed an entry.
+// If another process claims a waiting entry, this process gets no message. So the line forgets an entry some time after
+// the time at which the entry should have been claimed.
 func TestLineForgetsEntriesLongAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, limit := newLine(), &processlog.StartLimit{Interval: time.Second, Burst: 1}

@@ -69,8 +69,9 @@ func (h *heldPositions) endHandover(ended *handover) {
 	}
 }
 
-// successorOf returns no entry if the attempt's entry has lost a lease. It may crash the process again, and the crash
-// would also cost the next entry a lease.
+// successorOf returns the next entry of the key, for a claim while the outcome of the attempt a is being stored. It
+// returns no entry if the entry of a has lost a lease, because that entry may have crashed a process. If it crashed
+// this process now, the next entry would lose a lease too.
 func (o *Ordering) successorOf(a *engine.Attempt, p processlog.Position, to processlog.State) (successor nextEntry) {
 	s, _ := o.serialOf(a.Type.Name)
 	if p.Key == "" || a.Type.Grouped() || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {

@@ -14,7 +14,7 @@ import (
 type nextEntry struct {
 	businessType string
 	id           processlog.ID
-	front        processlog.Position // the entry that blocked it; the zero value if that is unknown
+	front        processlog.Position // position of the entry that blocked this one; zero if that is unknown
 }
 
 // leaseGivenBack looks for the first entry of the attempt's key. An earlier entry may have committed during this lease,
@@ -27,8 +27,11 @@ func (o *Ordering) endedByPerson(row *processlog.Row, to processlog.State) {
 	o.attemptOver(o.positionOf(row), to)
 }
 
-// attemptOver looks for the entry of the key that may run next. If the entry at position p has not ended, an earlier
-// entry may have committed during the lease of the entry at p. That lease kept the earlier entry from running.
+// attemptOver looks for the entry of the key that may run next. The parameter p is the position of the entry whose
+// attempt is over.
+//
+// attemptOver looks even if this entry has not ended. An entry with an earlier position may have committed during the
+// attempt. The lease of the attempt has kept the earlier entry from running, and now the earlier entry may run.
 func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	switch {
 	case p.Key == "":

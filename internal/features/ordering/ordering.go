@@ -9,8 +9,8 @@
 // the entry starts. The entry must be the first entry of its key that has not ended. No other entry of the key may have
 // a lease. If the check fails, this process gives the entry back without counting an attempt.
 //
-// Two entries of a key never start at the same time (G30, one at a time in order). Each process commits its claim
-// before it checks the key. So if two processes claim entries of one key, the later check sees both leases.
+// Two entries of a key never start at the same time. Each process commits its claim before it checks the key. So if two
+// processes claim entries of one key, the later check sees both leases. See promise G30.
 //
 //	ordering.go   which types have keys, and which claimed entries may start
 //	join.go       the positions of recorded entries
@@ -68,11 +68,11 @@ type Ordering struct {
 	positions   heldPositions
 	seenEntries seenEntries
 
-	toAdvance        groupcommit.Batcher[processlog.Position] // their next entries must be found
-	toDelete         groupcommit.Batcher[processlog.Position] // to be deleted from the database
-	toClaim          groupcommit.Batcher[nextEntry]
-	handoversToClaim groupcommit.Batcher[*handover] // their next entries must be claimed
-	handoversToStart groupcommit.Batcher[*handover] // their claimed entries can start
+	toAdvance        groupcommit.Batcher[processlog.Position] // finds the entries that come after these positions
+	toDelete         groupcommit.Batcher[processlog.Position] // deletes these positions from the database
+	toClaim          groupcommit.Batcher[nextEntry]           // claims these entries
+	handoversToClaim groupcommit.Batcher[*handover]           // claims the next entries of these handovers
+	handoversToStart groupcommit.Batcher[*handover]           // starts the claimed entries of these handovers
 }
 
 // waitBound is the maximum number of items that wait in one batcher. A full batcher adds no more items. A sweep through
@@ -167,8 +167,8 @@ func position(s Serial, row *processlog.Row) (p processlog.Position, err error) 
 		return p, &processlog.FieldError{Field: "Serial", Reason: problem}
 	}
 	if len(key) >= processlog.MaxOrderingKey {
-		// A hash has MaxOrderingKey bytes. Hash a key of this length too, because it could equal the hash of another
-		// key.
+		// The hash that replaces a long key has MaxOrderingKey bytes. Also hash a key that has exactly this length.
+		// Otherwise the text of this key could be equal to the hash of another key.
 		sum := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(sum[:])
 	}
@@ -244,7 +244,7 @@ func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, 
 	for _, a := range attempts {
 		p, err := position(s, &a.Row)
 		switch {
-		case err != nil: // without its key, it is unknown which entries it must wait for
+		case err != nil: // The key of the entry is unknown, so nobody knows which entries must end first.
 			o.e.FailAttempt(a, verdict.LibraryWait(verdict.Unavailable(err)))
 		case p.Key != "":
 			waiters = append(waiters, waiter{Attempt: a, position: p})

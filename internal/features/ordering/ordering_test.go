@@ -27,7 +27,8 @@ func (orderingStore) KeyStates(context.Context, string, []processlog.Position, p
 
 func (orderingStore) Forget(context.Context, []processlog.Position) error { return nil }
 
-// A service may declare a type with another key, or without a key, although the type has a handler here.
+// One process may both register a handler for a type and call Declare for the same type with another key. The key of
+// the handler must stay. Here the handler has no key.
 // Failure: F116
 func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
 	o := newOrdering(t, orderingStore{})

@@ -11,12 +11,12 @@ type orderingKey struct{ businessType, key string }
 // seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. The zero
 // value is ready to use.
 //
-// Until a seen entry ends, no later entry of its key can run. If another process claims a later entry, that process
-// reads the key, finds the seen entry in front and gives up its claim. So this process need not check the leases of
-// later entries before it starts a seen entry that is the first of its key.
+// A seen entry blocks all later entries of its key until it ends. If another process claims a later entry, that process
+// reads the key, finds the seen entry in front and gives up its claim. So a lease of a later entry does no harm. Before
+// this process starts a seen entry, it checks only that the entry is still the first of its key in the database.
 //
-// seenEntries lacks an entry with an earlier position that commits after the read. An entry stays seen within one epoch
-// until it ends. A requeue starts another epoch.
+// This check is necessary, because an entry with an earlier position may commit after the read. seenEntries does not
+// know such an entry. An entry stays seen within one epoch until it ends. A requeue starts another epoch.
 type seenEntries struct {
 	mu   sync.Mutex // guards the fields below
 	keys map[orderingKey]*seenKey

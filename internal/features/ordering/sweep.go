@@ -22,10 +22,10 @@ type sweep struct {
 	guard      chan struct{}
 	pagesLeft  int    // pages in a row that may still be read without finding an entry
 	finished   bool   // all keys and all due entries have been read
-	lastKey    string // "" before the first
+	lastKey    string // last key that was read; empty before the first read
 	keysDone   bool
 	statesLeft []processlog.State
-	lastDue    processlog.Scheduled // the last one that was read in the state statesLeft[0]
+	lastDue    processlog.Scheduled // last due entry that was read in the state statesLeft[0]; zero before the first read
 }
 
 func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), statesLeft: openStates} }
