@@ -226,8 +226,8 @@ type typeSchedule struct {
 
 	// If notifications has changed since the queue was asked, the queue's answer is outdated.
 	notifications int  // number of events that may have made claimAt earlier
-	hasBegun      bool // whether the scanner has begun a claim or a look in this Run
-	runningClaims int  // number of claims and looks that are running; at most claimsInFlight
+	hasBegun      bool // whether the scanner has begun a claim or a look (Grouping.Look) in this Run
+	runningClaims int  // number of claims and looks (Grouping.Look) that are running; at most claimsInFlight
 	lostRaces     int  // consecutive claims that got nothing because other processes were faster
 
 	// If moreDue is set, the next claim begins at once, because more entries are due than one claim takes. A claim is
