@@ -157,7 +157,7 @@ func (p program) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 type typeFacts struct {
 	decode           func(e *Entry) error // decodes the content and drops the value
 	serial, passDead bool
-	limit            features.Limit // the zero value if there is no limit; only a limit has a name
+	limit            features.Limit // an empty Name means that there is no limit
 }
 
 // Local returns what this process knows about an entry and the entry's type.
@@ -215,7 +215,8 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	return batchID
 }
 
-// Queued returns known as false if the queue cannot tell.
+// Queued returns the queue's data about an entry. The result known is false if the queue does not tell its data about
+// an entry.
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {

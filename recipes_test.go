@@ -205,8 +205,8 @@ func ExampleType_Once() {
 	// rows of order of m2
 }
 
-// The follow-up entry is recorded in the same transaction. If that entry is a duplicate, the message was delivered
-// before.
+// One transaction writes the rows of a message, and records an entry for the work that follows. If this entry is a
+// duplicate, the message was delivered before.
 func ExampleReceipt_onceAMessage() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -319,8 +319,8 @@ func ExampleTypeConfig_compensation() {
 	fmt.Println(charge.Name())
 }
 
-// All rows of an upload have the same BatchID, so they are a batch. The report is recorded in the same transaction. The
-// function AfterBatch tells the library which batch must end before the report runs.
+// One transaction records all rows of an upload, and a report about the upload. All rows have the same BatchID, so they
+// are a batch. The function AfterBatch tells the library which batch must end before the report runs.
 func ExampleBatch_Wait() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -423,7 +423,8 @@ func ExampleSnooze_inOrder() {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)
 		}
-		if done < number { // The entry of a smaller number is done. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+		// This entry is the next one. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+		if done < number {
 			fmt.Println("booking", number)
 			done = number
 		}
@@ -432,7 +433,9 @@ func ExampleSnooze_inOrder() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, number := range []int{2, 1, 3} { // In SQL: UPDATE accounts SET recorded=recorded+1 WHERE user=?, then read the value
+	// The entries may be recorded in any order. In production, draw each number in the transaction that records the
+	// entry: UPDATE accounts SET recorded=recorded+1 WHERE user=?, then read the value.
+	for _, number := range []int{2, 1, 3} {
 		record(c, book, number, compensator.Options{UserID: "ann"})
 	}
 	runUntil(3)

@@ -179,7 +179,9 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
 	if watch == nil && inquiry != nil {
-		_ = c.store.Probe(ctx, tx) // find out whether tx is a ScopedTx, because no statement was sent that would have shown it
+		// No statement was sent yet, so it is unknown whether tx wraps a ScopedTx. Probe sends a statement. A ScopedTx
+		// that gets the statement reports itself to the inquiry.
+		_ = c.store.Probe(ctx, tx)
 	}
 	return preventCommit(inquiry.endOr(watch), err)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// OpenStore opens the store that New opens for Config.DB and Config.Table. Wrap it as Config.Store, or test it with
-// package compensatortest/suite. OpenStore does not call Check. Close the store when you are done.
+// OpenStore opens a store as New does for the fields Config.DB and Config.Table. Use OpenStore if you want to wrap the
+// store and pass the wrapper as Config.Store, or to test the store with package compensatortest/suite. OpenStore does
+// not call Check. Close the store when you are done.
 func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store, error) {
 	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {

@@ -305,12 +305,12 @@ const (
 // It calls fn up to five times, some milliseconds apart. Each call of fn runs one transaction of any kind from its
 // beginning to its end, for example with InTx or an ORM. fn runs in the caller's goroutine.
 //
-// If the answer to a COMMIT is lost, WithRetry finds out whether the transaction has committed, by an entry whose
-// idempotency key is proof. If Resolve finds no such entry, the transaction did not commit, and WithRetry calls fn
-// again. WithRetry notices a lost answer if fn uses InTx or a pool with a Connector.
+// The parameter proof is the idempotency key of an entry that the transaction records. If the answer to a COMMIT is
+// lost, WithRetry looks for this entry with Resolve. If the entry does not exist, the transaction did not commit, and
+// WithRetry calls fn again. WithRetry notices a lost answer if fn uses InTx or a pool with a Connector.
 //
-// So whenever fn writes anything, it must record an entry with the key proof in the same transaction, or pass proof to
-// Once. If fn writes without it, the writes may happen twice.
+// So whenever fn writes anything, it must record an entry with this key in the same transaction, or pass the key to
+// Once. If fn does not do so, its writes may happen twice.
 //
 // An earlier run of fn may have done the work. The receipt then says Duplicate, or Once returns false. In this case fn
 // must write nothing, or return an error that rolls back. Options.FailOnDuplicate makes Record return such an error.
@@ -321,8 +321,8 @@ const (
 //
 // Variables that fn sets outside the transaction hold the values of its last run.
 //
-// An empty proof is a *FieldError. If ctx ends between two tries, WithRetry returns the last error of fn, joined with
-// context.Cause(ctx).
+// If proof is empty, WithRetry returns a *FieldError. If ctx ends between two tries, WithRetry returns the last error
+// of fn, joined with context.Cause(ctx).
 func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotency key of an entry that the transaction records"}
@@ -343,7 +343,7 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 // whether the transaction committed.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[proofKey]int  // number of runs of WithRetry with each proof; guarded by mu
+	calls  map[proofKey]int  // number of calls of WithRetry that run now, by their proof; guarded by mu
 	byOnce map[proofKey]bool // proofs with which Once was called; guarded by mu
 }
 
@@ -352,8 +352,8 @@ type proofKey struct {
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of all Compensators of this process. Two Compensators may use the same log, so a
-// transaction of WithRetry may call Once of another Compensator.
+// allProofs holds the proofs of the WithRetry calls of all Compensators in this process. Two Compensators may use the
+// same log, so a transaction of WithRetry may call Once of another Compensator.
 var allProofs proofs
 
 func (p *proofs) register(proof proofKey) (done func()) {

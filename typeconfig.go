@@ -114,13 +114,13 @@ type HandlerConfig[T any] struct {
 type BatchConfig[T any] struct {
 	TypeConfig
 
-	// BatchSize is the maximum number of entries in a call. Default 100, at most 500.
+	// BatchSize is the maximum number of entries in one call of the handler. Default 100, at most 500.
 	BatchSize int
 
-	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries of its batch. While
-	// entries wait, the library counts them in the database after each eighth of BatchWait, or every 250 ms if that is
-	// sooner. The library starts the batch when it counts BatchSize entries. If a wait had begun before Run starts, Run
-	// continues this wait. Default 0 (no wait), at most the Lease of the type.
+	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries that share its call. While
+	// entries wait, the library counts the due entries in the database at intervals. An interval is an eighth of
+	// BatchWait, but at least 10 ms and at most 250 ms. The library starts a call when it counts BatchSize entries. If
+	// a wait had begun before Run starts, Run continues this wait. Default 0 (no wait), at most the Lease of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
@@ -219,12 +219,18 @@ const batchConcurrency = 4
 // closed breaker. The zero value means no breaker. If you set any field of a Breaker, the other fields get their
 // defaults.
 //
-// For an entry older than MaxWait, Unavailable and a timeout cost an attempt, and do not open the breaker. Only a handler
-// that does not return counts against the breaker then.
+// When an entry is older than MaxWait, Unavailable and a timeout cost an attempt, and the breaker does not count them
+// as failures. It counts a failure of this entry only if the handler runs on after its timeout and does not return.
 type Breaker struct {
-	Of    int           // number of latest entries that the breaker considers. The breaker cannot open before Of entries have ended. Default 20, at most 1000
-	Share float64       // fraction of the latest Of entries that must have failed before the breaker opens, above 0 and at most 1. Default 0.5
-	Pause time.Duration // length of the first pause. If the entry that runs after a pause fails, the next pause is twice as long, up to a minute. The library adds a random time of up to half of the pause. Default 5 s, at least 1 ms
+	// Of is the number of latest entries that the breaker considers. The breaker cannot open before this number of
+	// entries has ended. Default 20, at most 1000.
+	Of int
+	// Share is a fraction of the entries that the breaker considers. The breaker opens when at least this fraction of
+	// the entries has failed. Above 0 and at most 1, default 0.5.
+	Share float64
+	// Pause is the length of the first pause. If the entry that runs after a pause fails, the next pause is twice as
+	// long, up to a minute. The library adds a random time of up to half of the pause. Default 5 s, at least 1 ms.
+	Pause time.Duration
 }
 
 func (b *Breaker) setDefaults() {

@@ -40,6 +40,7 @@ type FailedAttempt struct {
 // Late returns how long after its due time the entry was claimed.
 func (a *FailedAttempt) Late() time.Duration { return max(0, a.StartedAt.Sub(a.DueAt)) }
 
-// AttemptSlot returns the slot in which a store keeps an attempt with the given Outcome.Version, below MaxAttemptsKept. A
-// new attempt replaces the earlier one in its slot. The versions of two attempts differ by at least two.
+// AttemptSlot returns a number below MaxAttemptsKept: the slot in which a store keeps the attempt with the given
+// Outcome.Version. A new attempt replaces the earlier attempt in its slot. The versions of two attempts of an entry
+// differ by at least two.
 func AttemptSlot(version uint64) uint64 { return version / 2 % MaxAttemptsKept }

@@ -40,7 +40,7 @@ func ParseBulkID(text string) (BulkID, error) {
 
 // BulkBatch is the record of one batch of an action on several entries. Each batch is one row of the audit table.
 type BulkBatch struct {
-	ID     BulkID // Record is 0 in the first batch until ChangeBulk has stored it
+	ID     BulkID // id of the action; in the first batch its Record is 0 until ChangeBulk has stored that batch
 	Record uint64 // number of this batch's record. ChangeBulk ignores it
 	// Follows is the Record of the batch before this one. ChangeBulk changes nothing if another batch already follows
 	// that batch. 0 means that ChangeBulk does not check.

@@ -161,7 +161,7 @@ func auditState(r Row) AuditState {
 	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
-// Erased returns the record without its free texts, errors and reasons, for an erasure of the entry.
+// Erased returns the record as it is after an erasure of the entry: without the reason and without the error texts.
 func (r AuditRecord) Erased() AuditRecord {
 	r.Reason, r.Before.LastError, r.After.LastError = "", "", ""
 	return r

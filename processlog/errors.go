@@ -154,7 +154,7 @@ type LostEntry struct {
 	IdempotencyKey IdempotencyKey // idempotency key that the entry had
 	BusinessType   string         // business type that the entry had
 	Seen           time.Time      // when this process last saw the entry, by its own clock
-	Was            State          // state of the entry at the time Seen
+	Was            State          // state of the entry when this process last saw the entry
 	Gone           bool           // whether the entry does not exist; then its id may belong to another entry now
 	Is             State          // present state, unless Gone
 }

@@ -87,12 +87,17 @@ type InstanceSchedule struct {
 // InstanceSlots is the maximum number of slots that an InstanceSchedule names.
 const InstanceSlots = 3
 
-// ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no ClaimHold.
+// ClaimHold says why a process does not claim due entries of a type. A pause, a limit or a breaker of the type is no
+// ClaimHold.
 type ClaimHold struct {
-	Reason     ClaimHoldReason `json:"reason"`                // what keeps the process from claiming
-	N          int             `json:"n"`                     // number of waiting outcomes, refused outcomes or running entries that have lost leases, by Reason
-	LostLeases int             `json:"lost_leases,omitempty"` // the process claims entries that have lost fewer leases in a row; 0: it claims none
-	For        time.Duration   `json:"for_ns"`                // time since it began
+	Reason ClaimHoldReason `json:"reason"` // what keeps the process from claiming
+	// N is a number that depends on Reason: waiting outcomes, refused outcomes, or running entries that have lost
+	// leases.
+	N int `json:"n"`
+	// LostLeases says which entries of the type the process does not claim: those that have lost at least this number
+	// of leases in a row. 0 means that the process claims no entry of the type.
+	LostLeases int           `json:"lost_leases,omitempty"`
+	For        time.Duration `json:"for_ns"` // time since the process began to hold claims back
 }
 
 // ClaimHoldReason is the reason of a ClaimHold.
@@ -100,10 +105,12 @@ type ClaimHoldReason string
 
 // The reasons for which a process does not claim due entries.
 const (
-	HeldByBacklog  ClaimHoldReason = "outcomes wait"    // too many outcomes of all types wait until the database can store them
-	HeldByRefusals ClaimHoldReason = "outcomes refused" // the database refuses to store too many outcomes of the type
-	// HeldBySuspects means that entries run that have lost leases. Each of these entries may have crashed a process. So
-	// only few of them may run at once, and this many run now.
+	HeldByBacklog ClaimHoldReason = "outcomes wait" // too many outcomes of all types wait until the database can store them
+	// HeldByRefusals means that too many outcomes of the type wait in the process, because the database refuses to
+	// store them.
+	HeldByRefusals ClaimHoldReason = "outcomes refused"
+	// HeldBySuspects means that suspects run, and no further suspect may start. A suspect is an entry that has lost
+	// leases, so it may have crashed a process. Only few suspects may run at once. ClaimHold.N is their number now.
 	HeldBySuspects ClaimHoldReason = "suspects run"
 )
 
@@ -125,9 +132,10 @@ type InstanceState string
 
 // The states of a process.
 const (
-	InstanceLive  InstanceState = "live"  // it has written lately
-	InstanceGone  InstanceState = "gone"  // it was not closed, and has not written for 3 times InstanceInterval
-	InstanceEnded InstanceState = "ended" // Close has ended it
+	InstanceLive InstanceState = "live" // the process has written its record within 3 times InstanceInterval
+	// InstanceGone means that the process was not closed, but has not written its record for 3 times InstanceInterval.
+	InstanceGone  InstanceState = "gone"
+	InstanceEnded InstanceState = "ended" // Close has ended the process
 )
 
 // State returns whether the process runs.

@@ -31,7 +31,7 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Remaining rounds as Millis does. It returns 0 for a negative time.
+// Remaining rounds up to whole milliseconds, as Millis does. It returns 0 for a negative time.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
 // DueAfter converts the delay of an entry to whole milliseconds. It rounds up and adds one, because the database truncates

@@ -11,13 +11,14 @@ import (
 // Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. MySQL and MariaDB ignore
 // spaces at the end of ids.
 //
-// List reads one index: of the id that is set, or else of a created range, or else of states and types. It compares up to
-// MaxRead rows with the other fields, so a page may be short or empty although more pages follow.
+// List reads one index: that of the id, if an id is set. Without an id it reads the index of the creation times, if
+// CreatedFrom or CreatedTo is set. Otherwise it reads the index of states and types. List compares up to MaxRead rows
+// with the other fields, so a page may be short or empty although more pages follow.
 type Filter struct {
 	States       []State `json:"states,omitempty"`        // empty: any
 	BusinessType string  `json:"business_type,omitempty"` // empty: any
-	// BusinessTypes selects several types. nil selects all, and an empty list none. With an id or a created range, List
-	// may skip any number of rows of other types, so set a deadline on ctx.
+	// BusinessTypes selects several types. nil selects all, and an empty list none. If the filter also sets an id or a
+	// range of creation times, List may skip any number of rows of other types. So set a deadline on ctx.
 	BusinessTypes []string  `json:"business_types,omitempty"`
 	BatchID       string    `json:"batch_id,omitempty"`        // empty: any
 	BusinessID    string    `json:"business_id,omitempty"`     // empty: any
@@ -30,7 +31,7 @@ type Filter struct {
 	DueFrom       time.Time `json:"due_from,omitzero"`         // inclusive. Selects entries that have not ended. Zero: no bound
 	DueTo         time.Time `json:"due_to,omitzero"`           // exclusive. Selects entries that have not ended. Zero: no bound
 
-	// These need a type, an id, or a created range.
+	// The following fields need a type, an id, CreatedFrom or CreatedTo.
 	LastError string  `json:"last_error,omitempty"` // the text of the last error must contain this text; case-sensitive. Empty: any
 	EndedBy   EndedBy `json:"ended_by,omitempty"`   // empty: any
 	UserID    string  `json:"user_id,omitempty"`    // empty: any
@@ -41,8 +42,8 @@ type Filter struct {
 	// may lack entries.
 	Leased bool `json:"leased,omitempty"`
 
-	// LeasedBy keeps only entries whose lease has the mark of this process, as Token.MarkedBy compares it. It needs
-	// Leased. Zero: any process.
+	// LeasedBy keeps only entries whose lease belongs to the process with this id, as Token.MarkedBy finds out. The
+	// zero id means any process. If LeasedBy is set, the field Leased must be true.
 	LeasedBy InstanceID `json:"leased_by,omitzero"`
 
 	Outline bool   `json:"-"` // do not read contents

@@ -21,21 +21,22 @@ type Operations interface {
 	// that are no longer dead. In all other respects ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
-	// ChangeBulk works like ChangeAll. The same transaction stores batch.With(seen, …) as an audit record without an
-	// EntryID, even if no entry was changed. If batch.ID.Record is 0, the batch is the first one of its action.
-	// ChangeBulk returns the number of the record. The number of a first batch is the BulkID.Record of its action.
+	// ChangeBulk works like ChangeAll, for one batch of an action on many entries. The same transaction stores
+	// batch.With(seen, …) as an audit record without an EntryID, even if no entry was changed. ChangeBulk returns the
+	// number of this record. If batch.ID.Record is 0, the batch is the first batch of its action. The number of its
+	// record is then the BulkID.Record of the action.
 	//
 	// ChangeBulk changes nothing and returns ErrChanged in two cases:
 	//
 	//   - batch.Follows is set, and is not the last batch of the action.
-	//   - batch.Once is set, and an earlier action has the same secret. ChangeBulk looks for its first batch only in
-	//     the newest MaxBulkKeys audit records without an EntryID.
+	//   - batch.Once is set, and there is an earlier action with the same BulkID.Secret. ChangeBulk looks for the first
+	//     batch of such an action in the newest MaxBulkKeys audit records without an EntryID.
 	ChangeBulk(ctx context.Context, seen []Version, change Change, batch BulkBatch) (record uint64, answers []Changed, err error)
 
-	// Bulk reads the first batch of an action and the last MaxBulkBatches batches, the oldest first. It returns
-	// ErrNotFound if the action has no batch. From the first batch on, Bulk reads MaxBulkRecords audit records without
-	// an EntryID. It does not find later batches. If id.Record is 0, Bulk finds the action by its secret, as ChangeBulk
-	// does for batch.Once.
+	// Bulk returns the first batch of an action and its last MaxBulkBatches other batches, the oldest first. It returns
+	// ErrNotFound if the action has no batch. Bulk searches the first MaxBulkRecords audit records without an EntryID,
+	// beginning with the first batch of the action. Bulk does not find a batch after these records. If id.Record is 0,
+	// Bulk finds the action by its BulkID.Secret, in the same records as ChangeBulk does for batch.Once.
 	Bulk(ctx context.Context, id BulkID) ([]BulkBatch, error)
 
 	// MatchingIDs returns the ids of all entries for which m.Admits is true, in ascending order. It may also return other
@@ -76,9 +77,9 @@ type Operations interface {
 	// KeepAttempts prepares the store for Outcome.Attempt. It returns a *FieldError if the table of attempts is missing.
 	KeepAttempts(ctx context.Context) error
 
-	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. A new attempt may
-	// overwrite an older attempt of the same entry. The Version of the older attempt is then lower than that of the new
-	// one by 2*MaxAttemptsKept - 1 or more.
+	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. The store may keep
+	// each attempt in the slot that AttemptSlot returns, where a new attempt overwrites an older attempt of the same
+	// entry. The older attempt has a Version that is lower by at least 2*MaxAttemptsKept - 1.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// StatsClock returns the current time of the database's clock. If the table of statistics is missing, StatsClock
@@ -97,7 +98,8 @@ type Operations interface {
 	// processes may call FoldStats at the same time.
 	FoldStats(ctx context.Context, fold StatFold, age time.Duration, limit int) (int, error)
 
-	// ForgetStats deletes folded rows of statistics that are older than the duration age.
+	// ForgetStats deletes folded rows of statistics, which hold the sums of FoldStats. It deletes those that are older
+	// than the duration age.
 	ForgetStats(ctx context.Context, age time.Duration) error
 
 	// Stats reads counts of statistics, sorted by period and then by type. The result lacks periods without counts. A
@@ -105,12 +107,13 @@ type Operations interface {
 	Stats(ctx context.Context, filter StatFilter) ([]Stat, error)
 
 	// CountBacklog counts up to limit entries of each range, by one statement that reads only the due index. It returns
-	// one slice for each range, of which there are at most MaxBacklogRanges.
+	// one BacklogSlice for each range. There may be at most MaxBacklogRanges ranges.
 	CountBacklog(ctx context.Context, ranges []BacklogRange, limit int) ([]BacklogSlice, error)
 
-	// WriteBacklog stores the backlog of all types that have one. slot is the whole minute of the round that counted it.
-	// If the backlog of this or a later round is stored, WriteBacklog changes nothing. ReadBacklog returns the previous
-	// backlog until the new one is stored as a whole.
+	// WriteBacklog stores the backlog of all types that have entries. The parameter slot is the planned start of the
+	// round that counted the backlog, a whole minute. If the backlog of this round or of a later round is stored,
+	// WriteBacklog changes nothing. ReadBacklog returns the previous backlog until all parts of the new backlog are
+	// stored.
 	WriteBacklog(ctx context.Context, slot time.Time, backlog []Backlog) error
 
 	// ReadBacklog reads the last stored backlog. CountBacklog, WriteBacklog and ReadBacklog need the table of statistics.
@@ -118,8 +121,8 @@ type Operations interface {
 
 	// WriteInstance stores the record i that a process has written about itself. The database's current time becomes
 	// the time at which the process was last seen. WriteInstance ignores the times in i. The duration age is the time
-	// since the process started. The argument ended says whether the process has ended. When ended has been stored
-	// once, EndedAt does not change any more. If the table of instances is missing, WriteInstance returns a
+	// since the process started. The parameter ended says whether the process has ended. After a call in which ended is
+	// true, EndedAt does not change any more. If the table of instances is missing, WriteInstance returns a
 	// *FieldError.
 	WriteInstance(ctx context.Context, i Instance, age time.Duration, ended bool) error
 
@@ -170,12 +173,13 @@ type Operations interface {
 	// not grow with the keys of a limit. A log without the table of limits has none.
 	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
-	// LimitedKey reads how far one key has used up a limit of Limits. The key is "" if the limit has no keys.
+	// LimitedKey reads how far one key has used up a limit, which the method Limits has returned. The key is "" if the
+	// limit has no keys.
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
-	// PutLimit writes Person, Actor and Reason of a limit of Limits, and records ops in the same transaction. It returns
-	// ErrChanged if the stored version is not limit.Version, or if the limit does not exist. After PutLimit every claim
-	// obeys the new values.
+	// PutLimit writes the fields Person, Actor and Reason of a limit, which the method Limits has returned. It records
+	// the operations ops in the same transaction. PutLimit returns ErrChanged if the stored version is not
+	// limit.Version, or if the limit does not exist. After PutLimit every claim obeys the new values.
 	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
 
 	// Settings reads all settings.
@@ -354,8 +358,8 @@ type CaseGroup struct {
 	Sum          int64       // sum in minor units
 	First, Last  time.Time   // times at which the oldest and the newest of these cases were opened
 	Example      ID          // entry of the newest case
-	Error        string      // error of the entry Example
-	Kind         CaseKind    // kind of the case of Example
+	Error        string      // error of the entry in the field Example
+	Kind         CaseKind    // kind of the case of the entry in the field Example
 }
 
 // CaseCount counts the open cases of one type and kind.

@@ -21,34 +21,38 @@ type Ordering interface {
 	// that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, in their order, after afterKey or from the start. For each key it returns
-	// the first entry that counts, if that entry is due and has no lease. lastKey is the last key that was read, or "" if
-	// no keys follow. The cost grows with limit only.
+	// Fronts reads up to limit keys of a type, in the order of the keys. It begins after afterKey, or with the first
+	// key if afterKey is "". For each key it finds the first entry that can block later entries (see Ordering). Fronts
+	// returns this entry if the entry is due and has no lease. lastKey is the last key that was read, or "" if no keys
+	// follow. The cost grows only with limit.
 	Fronts(ctx context.Context, businessType, afterKey string, limit int, dead bool) (ids []ID, lastKey string, err error)
 
-	// Firsts reads, for each key in positions, the first entry that counts, and sets First and Known of its KeyState. It
-	// reads everything that was committed before the call. Its cost does not grow with the entries of a key.
+	// Firsts finds, for each key in positions, the first entry that can block later entries (see Ordering). It sets the
+	// fields First and Known of the KeyState. Firsts reads everything that was committed before the call. Its cost does
+	// not grow with the number of entries of a key.
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
 
-	// KeyStates reads the whole KeyState of each key in positions, each in one snapshot. It sees everything that was
-	// committed before the call. token is the token under which the caller has claimed entries. If positions is empty,
-	// KeyStates only checks that the table of notes exists.
+	// KeyStates reads all fields of the KeyState of each key in positions, each key in one snapshot. It sees everything
+	// that was committed before the call. The parameter token is the token under which the caller has claimed entries.
+	// So KeyStates can distinguish the caller's own leases from those of other processes. If positions is empty,
+	// KeyStates only checks that the table of notes exists (see Ordering).
 	KeyStates(ctx context.Context, businessType string, positions []Position, token Token, dead bool) (map[string]KeyState, error)
 
-	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes due
-	// after its Wait, unless Advance makes it due sooner.
+	// Block writes notes of claimed entries as Join does, and undoes the claims of these entries as Release does. Each
+	// entry becomes due after its Wait, unless Advance makes the entry due sooner.
 	//
-	// A *RefusedError names entries that the database refuses to write. If the error is also ErrBusy, some rows were
-	// locked. All other entries are blocked. After any other error, some may be blocked. Call Release for the entries that
-	// are not blocked.
+	// The error wraps a *RefusedError if the database refuses to write some of the entries. It wraps ErrBusy if some
+	// rows were locked. After these two errors, all other entries are blocked. After any other error, some of the
+	// entries may be blocked. Call Release for the entries that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// Advance finds the entries that may run after other entries of their keys have ended. positions names the keys and,
-	// as far as the caller knows them, the ended entries.
+	// Advance finds the entries that may run after other entries of their keys have ended. The parameter positions
+	// names the keys and, as far as the caller knows them, the ended entries.
 	//
-	// Advance returns the first entry of a key that counts, if it is due and has no lease. If Block has delayed this
-	// entry, Advance makes it due, unless another entry of the key has a lease. Advance also removes the notes of ended
-	// entries before it.
+	// Advance looks, for each key, at the first entry that can block later entries (see Ordering). It returns this
+	// entry if the entry is due and has no lease. If Block has delayed this entry, and no entry of the key has a lease,
+	// Advance makes the entry due and returns it. Advance also removes the notes of ended entries before the first
+	// entry.
 	//
 	// Advance does not wait long for a lock. A locked entry stays unchanged. A *RefusedError names entries that the
 	// database refuses to make due.
@@ -68,29 +72,33 @@ type Position struct {
 	ID           ID     // id of the entry
 	Epoch        uint32 // epoch of the entry that the note is about
 
-	// OrderID is the position of the entry under its key. Zero means that ID is the position. One call of Record may
-	// write several entries, whose ids are not in the caller's order. The first of these entries then gets the lowest
-	// of their ids as its OrderID, and so on. Of two equal OrderIDs, the lower ID comes first.
+	// OrderID is the position of the entry under its key. If OrderID is zero, the id of the entry is the position. One
+	// call of Record may write several entries, and their ids may not be in the caller's order. Then the caller's first
+	// entry gets the lowest of these ids as its OrderID, the second entry gets the next id, and so on. Of two entries
+	// with the same position, the entry with the lower ID comes first.
 	OrderID ID
 }
 
 // KeyState is the state of the entries of one key.
 type KeyState struct {
-	First ID // first entry that counts; zero: no entry counts
-	// Known counts the given positions whose entry has a note with the same epoch. KeyStates may leave out ended entries.
+	First ID // first entry that can block later entries (see Ordering); zero: there is no such entry
+	// Known is the number of the given positions for which a note with the same key, ID and Epoch exists. KeyStates may
+	// leave out ended entries.
 	Known int
-	Taken bool // whether an entry that counts has a lease, and was not claimed under the token of the caller
+	// Taken says that another process runs an entry that can block later entries. The entry has a lease, and the lease
+	// has another token than the caller's.
+	Taken bool
 
-	// Members lists the entries that count, in the order of their positions, at most MaxMembers. It is nil if another
-	// process may still run one of them: the entry was claimed under another token than the caller's, and no outcome or
-	// release was stored since.
+	// Members lists the entries that can block later entries (see Ordering), in the order of their positions, at most
+	// MaxMembers. It is nil if one of these entries was claimed under another token than the caller's, and no outcome
+	// or release was stored since that claim. Another process may then still run the entry.
 	Members []Member
 }
 
 // MaxMembers is the maximum length of KeyState.Members.
 const MaxMembers = 1000
 
-// Member is an entry that counts, with the epoch of its note.
+// Member is an entry that can block later entries (see Ordering). The epoch is that of the entry's note.
 type Member struct {
 	ID    ID     // id of the entry
 	Epoch uint32 // epoch of its note

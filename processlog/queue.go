@@ -12,26 +12,32 @@ import (
 // The methods of Queue are called concurrently. They take durations, because the queue has its own clock. An
 // implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
-	// Check returns the reason if this queue cannot be used. It refuses a second database, whose Store.Fingerprint
-	// differs, behind one prefix. New and each round of the reconciler call it.
+	// Check returns the reason if this queue cannot be used. Only one database may use a prefix of the queue. Check
+	// recognises another database by its Store.Fingerprint, and returns an error. New and each round of the reconciler
+	// call Check.
 	Check(ctx context.Context, fingerprint string) error
 
-	// Enqueue adds entries, each due after its In. An entry that the queue already has keeps its due time, unless that is
-	// later than In plus MaxLease. If a type already has Limit members, Enqueue leaves out its entries with In > Near.
+	// Enqueue adds entries to the queue. Each entry becomes due when the duration in its field In has passed. An entry
+	// that the queue already has keeps its due time. But if that time is later than the new due time plus
+	// rules.MaxLease, the entry gets the new due time. If a type already has rules.Limit members, Enqueue adds a new
+	// entry of the type only if the entry is due within rules.Near.
 	//
 	// newHeads are the types whose earliest due time has become earlier. lostTypes are the types of which the queue may
-	// lack entries: see Rebuild. A *LeftOutError names types for which the queue had no space. They are lost, and all
-	// other entries were added.
+	// lack entries: see Rebuild. A *LeftOutError names types for which the queue had no space. These types are lost,
+	// too. All entries that had space were added.
 	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lostTypes []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first. No other call returns these entries until the
 	// lease ends.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves each entry whose lease in the queue still has the token of the outcome. If the token
-	// differs, Settle only makes the entry due earlier, if QueueOutcome.In says so. If the queue does not have the
-	// entry, Settle adds it only while the type is lost. The reason is that the process that rebuilds the type may have
-	// read an old state of the entry.
+	// Settle removes an entry from the queue, or makes it due again, as its QueueOutcome says. The outcome has the
+	// token of a lease in the queue. There are three cases:
+	//
+	//   - The entry has this lease. Settle removes the entry or changes its due time.
+	//   - The entry has another lease, or none. Settle only moves the due time, and only to an earlier time.
+	//   - The queue does not have the entry. Settle adds an entry that is due again, but only while the type is lost.
+	//     The process that rebuilds the type may have read an old state of the entry, and may not add the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means that an entry is due
@@ -49,9 +55,9 @@ type Queue interface {
 	// dropped entries of the type since the call of Rebuild with this token.
 	Rebuilt(ctx context.Context, businessTypes []string, token Token) (rebuilt []string, err error)
 
-	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost. One that begins
-	// with a NUL byte is a message of up to 11,000 bytes about ended entries. The queue passes every notification on
-	// unchanged.
+	// Notify tells other processes that types have a new earliest due time. Notifications may get lost. The parameter
+	// businessTypes may also have an element that begins with a NUL byte. This element is no type but a message of up
+	// to 11,000 bytes about ended entries. The queue passes every element on unchanged.
 	Notify(ctx context.Context, businessTypes []string) error
 
 	// Listen calls wake for each type that another process passes to Notify, until ctx ends. It reconnects after a lost
@@ -90,12 +96,15 @@ type QueueEntry struct {
 	In           time.Duration // time until the entry is due; ≤ 0: now
 }
 
-// EnqueueRules are rules of Enqueue for entries that the queue already has, and for types that are full.
+// EnqueueRules are the rules by which Enqueue treats entries that the queue already has, and types that are full.
 type EnqueueRules struct {
-	// MaxLease is the longest lease of any process. A leased entry may have a due time up to In plus MaxLease.
+	// MaxLease is the longest lease of any process. In the queue, a leased entry is due at the end of its lease. So
+	// Enqueue replaces a due time only if it is later than QueueEntry.In plus MaxLease.
 	MaxLease time.Duration
-	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
-	Near     time.Duration // an entry that is due within this time is added even if its type has Limit members
+	Limit    int // maximum number of members of a type, see Config.QueueLimit; 0: no limit
+	// Near is a duration. An entry that is due within this time is added even to a type that has as many members as the
+	// field Limit allows.
+	Near time.Duration
 }
 
 // LeftOutError says that Enqueue worked, but left out some of the entries.
@@ -111,7 +120,7 @@ func (e *LeftOutError) Error() string {
 
 // Leased is the result of Queue.Claim.
 type Leased struct {
-	// Token is the lease token, which Settle needs: the end of the lease by the queue's clock.
+	// Token is the end of the lease, by the queue's clock. Settle recognises the lease by this token.
 	Token int64
 	IDs   []ID // entries that the caller has leased
 	// Next is the time until the next entry without a lease is due: ≤ 0 if one is due now, and Never if there is none.

@@ -41,8 +41,8 @@ type StartLimits interface {
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
 	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle, and returns their
-	// number. It stops when ctx ends. A key without a row may use the whole burst, so PurgeLimitKeys deletes only rows
-	// whose keys may do so, too. It leaves
+	// number. It stops when ctx ends. A key without a row may use the whole burst. So PurgeLimitKeys deletes a row only
+	// if its key may use the whole burst as well. It leaves
 	//
 	//   - rows whose stored time is in the future,
 	//   - rows with a permit that has not ended,
@@ -230,15 +230,18 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts the argument lead (see Free) when the Interval of a limit changes. The argument oldInterval is the
-// Interval of the last grant. The number of starts used in advance stays the same: lead divided by the Interval,
-// rounded up. If only one of the two Intervals sets a rate, the result is 0. A lead of zero or less stays as it is.
+// Rescaled converts the parameter lead when the Interval of a limit changes. The lead is the stored time of a key minus
+// the current time: see StartLimit.Free. lead divided by the Interval, rounded up, is the number of starts that the key
+// has used up. Rescaled keeps this number the same. The parameter oldInterval is the Interval of the last grant. An
+// Interval of 0 means that the rate is not limited. If one of the two Intervals is 0, the result is 0. A lead of zero
+// or less stays as it is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:
 		return lead
 	case oldInterval <= 0 || newInterval <= 0:
-		return 0 // Without an old rate nothing was counted, and without a new rate nothing will be counted.
+		// Without an old rate, starts were not counted. Without a new rate, starts will not be counted.
+		return 0
 	}
 	highBits, lowBits := bits.Mul64(uint64(lead), uint64(newInterval))
 	if highBits >= uint64(oldInterval) {

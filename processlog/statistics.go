@@ -18,8 +18,9 @@ func (h *Histogram) Add(d time.Duration) {
 	h[at]++
 }
 
-// Quantile estimates the duration that the share q of all durations does not exceed. For the last bucket it returns the
-// last bound, so the true value may be higher. ok is false if nothing was counted.
+// Quantile estimates a duration from the counts: the share q of all counted durations is at most as long. For example,
+// 0.5 gives the median. If the result is in the last bucket, Quantile returns the last bound, so the true value may be
+// higher. ok is false if nothing was counted.
 func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
 	var n uint64
 	for _, count := range h {

@@ -217,7 +217,7 @@ type Draft struct {
 	BusinessType   string         // names the handler
 	BatchID        string         // may be empty, like the four fields that follow
 	BusinessID     string         // id of the thing that the work changes
-	BusinessExtID  string         // a second such id
+	BusinessExtID  string         // a second id of the thing that the work changes
 	UserID         string         // user for whom the work is done
 	UserName       string         // name of that user
 	Content        []byte         // encoded input of the handler
@@ -299,7 +299,8 @@ func (r *Row) Draft() Draft {
 // Age returns how old the entry was when the row was read, by the database's clock.
 func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 
-// Faults are facts about an entry's errors, by which the engine decides.
+// Faults are facts about an entry's errors. From these facts the engine decides whether an error costs an attempt, and
+// which kind of case a dead entry gets.
 type Faults struct {
 	Epoch        uint32 // Row.Epoch when the Faults were written
 	Compensating bool   // whether ServerFaults and ServerDowns are from the compensation, not from the handler
@@ -363,12 +364,14 @@ type Claimed struct {
 	// Refused lists unchanged entries whose rows the database refuses to write, for example by a trigger.
 	Refused []Refusal
 
-	Limited []Limited       // entries that got no permit; set by ClaimLimited only
-	Rooms   map[string]Room // by key, for the keys that ClaimLimited has read; otherwise nil
-	InForce *LimitValues    // values that ClaimLimited has obeyed; nil if it has read no limit
+	Limited []Limited // entries that got no permit; set by ClaimLimited only
+	// Rooms says for each key what the limit has left for it. It has the keys that ClaimLimited has read. nil means
+	// that ClaimLimited has read no key.
+	Rooms   map[string]Room
+	InForce *LimitValues // values that ClaimLimited has obeyed; nil if it has read no limit
 
-	// GrantedAfter is a time just before the database granted the permits, by this process's clock. If it is zero, use the
-	// start of the claim.
+	// GrantedAfter is a time by this process's clock. The database granted the permits after this time, but only
+	// shortly after. If GrantedAfter is zero, use the start of the claim.
 	GrantedAfter time.Time
 }
 
@@ -427,18 +430,20 @@ type Outcome struct {
 	// statement is sent for it. A Store ignores Attempt if To is Succeeded or Compensated. SettleTx ignores Attempt.
 	Attempt *FailedAttempt
 
-	// Result is the encoded result of the handler. If To is Succeeded, Result is stored with the outcome, even if it is
-	// empty. If Result is nil, none is stored, and no statement is sent for it.
+	// Result is the encoded result of the handler. If the field To is Succeeded, the result is stored with the outcome.
+	// An empty Result is stored, too. nil means that there is no result, and no statement is sent for it.
 	Result []byte
 }
 
 // Settled is the result of Settle for one outcome.
 type Settled struct {
-	Applied bool    // whether the outcome is in the row, also from an earlier call with the same token
-	State   State   // present state of the entry, if the outcome was not applied
-	EndedBy EndedBy // cause that ended the entry, if it has ended and the outcome was not applied
-	Missing bool    // the outcome was not applied, because the row does not exist any more
-	Busy    bool    // the outcome was not applied, because another transaction has locked the row. Pass the outcome again
+	Applied bool  // whether the outcome is in the row, also from an earlier call with the same token
+	State   State // present state of the entry, if the outcome was not applied
+	// EndedBy is the cause that ended the entry. It is set if the entry had already ended, so that the outcome was not
+	// applied.
+	EndedBy EndedBy
+	Missing bool // the outcome was not applied, because the row does not exist any more
+	Busy    bool // the outcome was not applied, because another transaction has locked the row. Pass the outcome again
 
 	// Refused is the reason if the database refuses to write the row, for example by a trigger. Then nothing was written
 	// for this outcome.
