@@ -19,8 +19,10 @@ type refusal[T any] struct {
 	err  error
 }
 
-// writeApart writes items. If the database refuses a row, or a trigger waits for a lock, it writes smaller parts, so that
-// all other rows are written. err is an error that no row caused, after which any item may have been written.
+// writeApart writes items, with one call of the function write if possible. If the database refuses a row, or a trigger
+// waits for a lock, writeApart writes the items in smaller parts. So all other rows are written. The result refusals
+// lists the refused items, and the result untried lists items that were not written within the permitted statements and
+// waits. If err is not nil, no row has caused the error, and any item may have been written.
 //
 // One call of write must change all of its items or none, and must be safe to repeat.
 func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refusals []refusal[T], untried []T, err error) {

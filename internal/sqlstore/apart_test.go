@@ -71,7 +71,8 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	}
 }
 
-// Refused items are not offered again. That must take fewer than three statements per refused item.
+// Each round offers only the items that are left, so no refused item is offered again. All rounds together must take
+// fewer than three statements for each refused item.
 func TestWhatIsLeftComesToItsEnd(t *testing.T) {
 	s, items, refused := &Store{d: mysqlDialect("")}, numbers(500), 0
 	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}

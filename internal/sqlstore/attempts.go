@@ -82,7 +82,8 @@ func (s *Store) writeAttempts(ctx context.Context, tx processlog.Tx, ids []proce
 	return nil
 }
 
-// attemptErrors copies an error from the entry's row if it is the same, so that the text is not sent twice.
+// attemptErrors returns an expression for the errors of the attempts. If the error of an attempt is also the last error
+// of its entry, the expression copies the column last_error, so that the text is not sent twice.
 func (s *Store) attemptErrors(ids []processlog.ID, of func(id processlog.ID) *processlog.Outcome) string {
 	return byRow("id", ids, func(i int) string {
 		o := of(ids[i])

@@ -11,7 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit hides the records of a batch (isInBatch) in the audit log, which shows the record of the batch instead.
+// audit inserts one record for each changed row. If isInBatch is true, the audit log hides these records, and shows one
+// record of the whole batch instead.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {

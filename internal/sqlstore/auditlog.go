@@ -66,8 +66,9 @@ type auditLogQuery struct {
 	before [2]uint64 // position at which the previous page ended, per table; unused on the first page
 }
 
-// The last row, of side 2, has the newest id of each table. Its action is NULL, because TiDB cannot combine a text with a
-// column in ASCII.
+// The column side is 0 for a row of the audit table, and 1 for a row of the operation table. One more row has side 2,
+// and contains the newest id of each table. The action of this row is NULL instead of an empty text, because TiDB
+// cannot combine a text with a column in ASCII.
 const (
 	auditLogPage = "{sides}SELECT 2, (SELECT COALESCE(MAX(id),0) FROM {audit}), (SELECT COALESCE(MAX(id),0) FROM {operation}), {empty}, NULL, 0, {empty}, {empty}, 0, {empty}, NULL, NULL"
 	auditLogPart = "SELECT * FROM (SELECT {side} AS side, t.id, {at} AS happened, {text t.actor} AS actor, {text t.`action`} AS `action`, t.entry_id, {text t.reason} AS reason," +

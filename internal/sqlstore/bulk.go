@@ -52,11 +52,13 @@ func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Versio
 // bulkSetting is the name of the setting whose row requireLast locks.
 const bulkSetting = "actions on all that match"
 
-// lockBulk locks the row of bulkSetting, because a program may lack the right to lock rows of the audit table.
+// lockBulk locks the row of bulkSetting, so that batches are recorded one after the other. It does not lock rows of the
+// audit table, because a program may lack the right to do so.
 const lockBulk = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{empty},1,{empty},{empty},{now}){again}, version={setting}.version+1"
 
 // requireLast returns ErrChanged if another batch has followed batch.Follows. Call it before the transaction locks
-// entries, so that a second caller does not report them as busy.
+// entries. Then a second caller with the same batch.Follows waits in requireLast, and gets ErrChanged. Otherwise the
+// second caller would find the entries locked, and report them as busy.
 func (s *Store) requireLast(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if err := s.lockBulks(ctx, tx); err != nil {
 		return err
@@ -156,7 +158,9 @@ func (s *Store) bulk(ctx context.Context, id processlog.BulkID) ([]processlog.Bu
 	}
 	ids, err := queryIDs(ctx, s.pool(), s.withTimeLimit(ctx, s.sql(batchRows, "first", strconv.FormatUint(id.Record, 10), "limit", strconv.Itoa(processlog.MaxBulkRecords),
 		"first mark", s.d.binary(bulkMark(id.Secret)), "mark", s.d.binary(bulkMark(id.String())))))
-	if err != nil || len(ids) == 0 || slices.MinFunc(ids, processlog.ID.Compare).Row() != id.Record { // The secret of another action does not help.
+	// If id.Record is not the first record with this secret, the secret belongs to another action. Then the caller must
+	// get nothing.
+	if err != nil || len(ids) == 0 || slices.MinFunc(ids, processlog.ID.Compare).Row() != id.Record {
 		return nil, err
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)

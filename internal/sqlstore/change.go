@@ -45,8 +45,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree repeats work while other transactions lock the rows, and returns ErrBusy after timeout. It never waits inside
-// the database, because the user's sessions may wait very long.
+// untilFree calls the function work again while other transactions lock the rows, and returns ErrBusy after timeout. It
+// never waits inside the database, because the user's sessions may wait very long for a lock.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -84,7 +84,9 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 }
 
 func (s *Store) applyRecorded(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow, isInBatch bool) error {
-	if ch.Audited() { // If this fails and the caller commits nevertheless, nothing has changed.
+	// Insert the audit record before the rows change. If the insert fails and the caller commits nevertheless, no row
+	// has changed without a record.
+	if ch.Audited() {
 		if err := s.audit(ctx, tx, ch, rows, isInBatch); err != nil {
 			return err
 		}
@@ -110,8 +112,8 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
-// The version is compared although the rows are locked, because on some servers a row lock has no effect (G4, one
-// history). With lease_until in place of {lease}, a running attempt keeps its lease.
+// moveRows compares the version although the rows are locked, because on some servers a row lock has no effect. The
+// value {lease} is 0, or lease_until for a row whose running attempt keeps its lease. See promise G4.
 const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
 	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}{abandoned}" +
 	" WHERE id IN ({ids}) AND version={version}"

@@ -15,10 +15,11 @@ import (
 )
 
 // checkInstruments tries each feature that the library's statements need, because some engines and proxies accept a
-// statement and do something else. It replaces a statement that does not work, or refuses the server.
+// statement and do something else. If a statement does not work, checkInstruments replaces the statement, or refuses
+// the server.
 //
-// Trials use rows under random keys that are never committed, so instances that start together do not meet. They need only
-// the rights of normal operation.
+// A trial inserts rows with random keys in a transaction that never commits. So instances that start together do not
+// wait for each other. The trials need only the rights of normal operation.
 func checkInstruments(ctx context.Context, s *Store) []error {
 	d, notes, schema := *s.d, slices.Clip(s.notes), s.schema
 	for try := 1; ; try++ {
@@ -52,7 +53,8 @@ func lostConnection(err error) bool {
 	return mysqlerr.IsBroken(err) || errors.Is(err, sql.ErrConnDone) || number == mysqlerr.ConnectionKilled || number == mysqlerr.SessionKilled
 }
 
-// The methods of proof return an error only if they could not make a trial.
+// proof makes trials. In a trial, proof runs a statement and compares the effect with the expected one. The methods of
+// proof return an error only if a trial could not be made. A defect of the server goes to the method refuse or note.
 type proof struct {
 	s        *Store
 	key      string
@@ -93,7 +95,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 	}
 	defer conn.Close()
 	err = p.tryIn(ctx, conn)
-	// A trial may mistake a lost connection for an answer, so ask whether the session is still there.
+	// tryIn may mistake a lost connection for an answer of the server, so ask whether the session still exists.
 	if _, lost := conn.ExecContext(ctx, "DO 0"); lostConnection(lost) {
 		return lost
 	}
@@ -138,8 +140,9 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. Its business_type is too long, so that
-// strict mode stores no row even without the guard.
+// guardRefuses reports whether the server refuses a guarded INSERT outside a transaction. A guarded INSERT contains a
+// condition that is true only inside a transaction. The business type is too long for its column, so that strict mode
+// stores no row even if the guard does not work.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -160,7 +163,8 @@ func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) e
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:
-		return err // Such an error says nothing about the guards.
+		// An error of this kind says nothing about the guard of the INSERT, so the trial could not be made.
+		return err
 	}
 	if err != nil && p.s.schema != "" {
 		p.s.setSchema("")

@@ -27,7 +27,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	}
 	defer p.leave()
 	err = p.lookAt(ctx, id)
-	// If holder was lost, the row was no longer locked, and the trials mean nothing.
+	// If the session of holder was lost, the row was no longer locked. The results of the trials then mean nothing, so
+	// return the error, and checkInstruments tries again.
 	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
 		return lost
 	}
@@ -79,7 +80,8 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	return work(ctx, tx)
 }
 
-// leave closes the session. It must not return to the pool, because its lock wait and isolation level differ.
+// leave closes the session p.beside. The session must not return to the pool, because its lock wait and isolation level
+// differ.
 func (p *proof) leave() {
 	if p.beside == nil {
 		return

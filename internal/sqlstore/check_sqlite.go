@@ -37,8 +37,9 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 	return checkSharedCache(ctx, opened[0], opened[1], s.table)
 }
 
-// checkSharedCache refuses a shared cache, with which a read during a write fails at once or waits forever. With
-// read_uncommitted, a connection sees uncommitted rows only through a shared cache.
+// checkSharedCache refuses a shared cache. With a shared cache, a read during a write fails at once or waits forever.
+// To detect it, one connection writes a row without a commit, and the other connection reads with read_uncommitted. The
+// other connection sees the row only through a shared cache.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil

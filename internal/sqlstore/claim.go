@@ -28,7 +28,7 @@ func (s *Store) claim(ctx context.Context, want []processlog.Wanted, token proce
 		c.knownTokens[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
-	// Lock rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
+	// Lock rows in id order, so that no two transactions deadlock. See promise G14.
 	slices.SortFunc(c.ids, processlog.ID.Compare)
 	c.ids = slices.Compact(c.ids)
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
@@ -62,8 +62,8 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	var rows []processlog.Row
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
 		freeRows, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-			// Through the due index the lock would cover the range into which producers insert (G14, producers are not
-			// harmed).
+			// Read by primary key. Through the due index, the lock would cover the range into which producers insert.
+			// See promise G14.
 			return c.s.queryRows(ctx, tx, len(ids), c.s.sql(claimRead, "ids", idList(ids), "lock", lock))
 		})
 		if err != nil {
@@ -118,8 +118,8 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 	return claimedRows
 }
 
-// No entry runs before it is due (promise G9) or while another process has its lease (G16, repetitions are counted), even
-// if the queue offers it.
+// claimable reports whether the claim may lease the row. Even if the queue offers an entry, the entry must not run
+// before it is due, or while another process has its lease. See promises G9 and G16.
 func (c *claim) claimable(row *processlog.Row) bool {
 	return !row.State.Terminal() && row.DueIn <= 0 && (row.LeaseLeft <= 0 || c.heldByCaller(row))
 }
@@ -134,8 +134,8 @@ func (c *claim) classifyUnread(ctx context.Context, tx processlog.Tx, rows []pro
 	for i := range rows {
 		readIDs[i] = rows[i].ID
 	}
-	// A missing row may not be committed yet. The queue forgets it (G10, the queue is a hint), and its commit or the
-	// reconciler enqueues it again.
+	// The transaction of a missing row may still be open. The claim reports the entry as gone, and the queue forgets
+	// the entry. After the commit, this process or the reconciler enqueues the entry again. See promise G10.
 	unread := withoutIDs(c.ids, readIDs)
 	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
@@ -264,7 +264,8 @@ func (c *claim) markClaimed(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken adds the rows without the claim's token to the waiting ones.
+// keepTaken reads which rows the claim has leased. These rows have the claim's token, and go into result.Mine. The
+// other rows go into result.Waiting.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
@@ -289,7 +290,8 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	return nil
 }
 
-// A repeated Release finds lease_until=0 and changes no count (G16, repetitions are counted).
+// releaseRows lowers delivery_count, because no handler has run. A repeated Release finds lease_until=0, and does not
+// lower the count again. See promise G16.
 const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
 	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
@@ -342,8 +344,8 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, 
 	})
 	var refusedErr *processlog.RefusedError
 	if errors.As(err, &refusedErr) {
-		// The database refuses a row only if the row matches the condition of renewRows. The row then still has the
-		// version of its claim, so its lease is not lost.
+		// The database refuses to write a row only after it has found that the row matches the condition of renewRows.
+		// So a refused row still has the version of its claim, and its lease is not lost.
 		unrenewed.Refused = append(unrenewed.Refused, refusedErr.Refusals...)
 		changedRows += int64(len(refusedErr.Refusals))
 		err = nil

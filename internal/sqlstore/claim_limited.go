@@ -18,9 +18,9 @@ import (
 // row with the key "", so that claims under one limit take turns. After that it waits for no other lock, so that no two
 // claims deadlock.
 //
-// The last statement stores the starts with the time of the database's clock at that moment. The claim still holds the
-// lock of the limit's row, so the next claim under the limit stores its starts later. So grants are stored in the order
-// of their times.
+// Each claimed entry takes a start, which is a permit to run now. The last statement stores the taken starts with the
+// time of the database's clock at that moment. The claim still holds the lock of the limit's row, so the next claim
+// under the limit stores its starts later. So the starts are stored in the order of their times.
 func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, limit processlog.StartLimit, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	p := &permits{s: s, limit: limit, program: limit.Values()}
 	found, err := s.claim(ctx, want, token, lease, p, accept)
@@ -35,7 +35,7 @@ func (s *Store) ClaimLimited(ctx context.Context, want []processlog.Wanted, toke
 	return found, nil
 }
 
-// A nil *permits limits nothing.
+// permits holds the permits of a claim under a limit. A nil *permits means that there is no limit.
 type permits struct {
 	s     *Store
 	limit processlog.StartLimit
@@ -242,8 +242,8 @@ func (unread) Scan(any) error { return nil }
 
 // count computes the starts that each key has left.
 //
-// The key may have had a row earlier that was deleted. Starts of the deleted row must not be returned to the new row.
-// So the number granted of a new row begins with the present time in µs, which is above every number of the deleted
+// A key without a row may have had a row that was deleted. Starts of the deleted row must not be returned to the new
+// row. So in a new row the field granted begins with the present time in µs, which is above every number in the deleted
 // row.
 func (p *permits) count() {
 	p.limit.Set(p.program.With(p.stored.Person))
@@ -292,8 +292,9 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 			k.taken += k.advance
 			k.granted += int64(k.advance)
 		}
-		// The interval has changed, so the stored time of the key moves by k.shift. A start of the old interval can no
-		// longer be returned. The higher number makes ReturnStarts refuse such a start.
+		// The interval has changed, so the stored time of the key moves by k.shift. A start of the old interval must no
+		// longer be returned. ReturnStarts returns no start if the field granted has another value than at the claim,
+		// so raise this field.
 		if k.shift != 0 {
 			k.granted++
 		}
@@ -366,7 +367,8 @@ func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	return "CASE" + cases.String() + " ELSE " + most + " END"
 }
 
-// insertLimits also serves keys without a row or with a new interval.
+// insertLimits stores permits as raiseLimits does. It also works for keys that have no row yet, and for keys whose
+// interval has changed.
 const insertLimits = "INSERT INTO {limit} (limit_name, limit_key, tat, granted_at, starts, holders, start_interval, burst, concurrent) VALUES {values}{again}, tat={moved}"
 
 func (p *permits) insert(written []*keyPermits) string {

@@ -14,7 +14,9 @@ import (
 
 const defaultAtMost = 10_000
 
-// Count implements Store. It counts at most AtMost entries of each group through the due index, or of the whole batch.
+// Count implements Store. A group is a state together with a business type. Without a BatchID, Count counts each group
+// through the due index, up to AtMost entries of a group. With a BatchID, Count counts up to AtMost entries of the
+// whole batch.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost

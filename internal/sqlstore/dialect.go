@@ -28,8 +28,8 @@ type dialect struct {
 
 	now      string                     // expression: milliseconds since 1970 by the database's clock
 	stamp    string                     // expression: the value for created_at and updated_at
-	stampMS  func(column string) string // expression: reads a column that holds stamp as milliseconds
-	stampAt  func(ms int64) string      // literal of a stamp for ms
+	stampMS  func(column string) string // expression: a time column such as created_at, read as milliseconds since 1970
+	stampAt  func(ms int64) string      // literal for created_at and updated_at at the time ms
 	quote    string                     // quotes the names of tables and columns; statements are written with `
 	numbered bool                       // placeholders are $1, $2 and so on; statements are written with ?
 	binary   func(b []byte) string      // literal of bytes

@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// On PostgreSQL, a transaction accepts only ROLLBACK TO SAVEPOINT after a failed statement.
+// After a failed statement, a transaction on PostgreSQL accepts only ROLLBACK TO SAVEPOINT. The test uses MySQL, and
+// strictTx refuses all other statements as PostgreSQL does.
 func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)

@@ -47,7 +47,8 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
 }
 
-// A limit in a statement replaces that of the session.
+// A time limit in a statement would replace the limit of the session. So a statement gets no limit if the limit of the
+// session is stricter.
 func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	server := testservers.SharedSQL(t)
 	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
@@ -68,7 +69,7 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// Reads of rows by key need no limit.
+// Load and Versions read few rows by id, so they need no time limit, and the test does not call them.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

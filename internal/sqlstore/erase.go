@@ -13,8 +13,9 @@ const erasedMark = `"erased"`
 const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
 	" WHERE id={id} AND version={seen version}"
 
-// erase blanks a locked row, and its texts in all other tables, because other processes may have written there. It keeps
-// next_at, the time at which the entry ended.
+// erase blanks a locked row, and the texts of its entry in all other tables. Other processes may have written texts
+// into tables that this process does not use, so erase blanks those tables too. It keeps next_at, the time at which the
+// entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
 	err := s.eraseHistory(ctx, tx, row.oldRow.ID)
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// The store repeats a statement with faultBusy in the same transaction, so such an error must not abort it: see
-// txwatch.Aborts.
+// If a statement fails with faultBusy, the store repeats the statement in the same transaction. So an error of this
+// kind must not abort the transaction: see txwatch.Aborts.
 func FuzzFaults(f *testing.F) {
 	for _, number := range []uint16{0, 1, mysqlerr.BadNull, mysqlerr.DuplicateKey, mysqlerr.LockWaitTimeout, mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.NoWait, 65535} {
 		f.Add(number, "message")

@@ -33,8 +33,8 @@ const (
 // Insert implements Store. Rows are inserted in the order of their idempotency keys, so that two transactions that share
 // keys do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
-	// If the transaction was rolled back unnoticed, the INSERT would commit by itself (G2, what was rolled back never
-	// runs). On MariaDB the INSERT contains this check.
+	// If the transaction was rolled back unnoticed, the INSERT would commit by itself. So ask first whether the
+	// transaction is open. If the field inTx is not empty, the INSERT itself contains this check. See promise G2.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)
@@ -128,8 +128,9 @@ type insertion struct {
 	result []processlog.Inserted
 }
 
-// chunk inserts the drafts at the given places. A duplicate fails the whole statement, so chunk then inserts the others
-// again. A key is seldom deleted and recorded between two rounds, so four rounds are enough.
+// chunk inserts the drafts at the given places. A duplicate fails the whole statement. So chunk reads the entries that
+// exist, and inserts the other drafts in a further round. This round fails too if another transaction has deleted and
+// recorded a key in the meantime. That is rare, so four rounds are enough.
 func (in *insertion) chunk(ctx context.Context, places []int) error {
 	var err error
 	for range 4 {
@@ -162,7 +163,9 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 	}
 	if !in.s.d.returning {
 		_, err := in.tx.ExecContext(ctx, query, args...)
-		return err // Do not compute the ids of a bulk insert from the first id, because servers use steps and interleave inserts.
+		// The ids stay unknown here. Do not compute them from the first id, because servers use steps and interleave
+		// inserts.
+		return err
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, in.s.placeholders(query+in.s.sql(insertedIDs)), args...)
@@ -193,8 +196,8 @@ type rowKind struct {
 	form   draftForm
 	lease  int64 // ms; 0 without a lease
 	done   bool
-	first  bool // the row begins its statement
-	proven bool // the transaction is known to be open
+	first  bool // whether the row is the first row of the INSERT
+	proven bool // whether the transaction is known to be open
 }
 
 // insertTexts keeps one SQL text for each kind of row.
@@ -239,7 +242,8 @@ func (t *insertTexts) row(s *Store, kind rowKind) string {
 	return text
 }
 
-// The INSERT itself writes a lease and counts a delivery.
+// rowSQL returns the SQL text of one row. If the row has a lease, the INSERT itself writes the lease and counts a
+// delivery.
 func (s *Store) rowSQL(kind rowKind, key string) string {
 	lease, delivered, state, ended := "0", "0", "0", s.d.empty
 	if kind.lease > 0 {

@@ -24,7 +24,8 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	if err != nil {
 		return nil, err
 	}
-	// If the plain read finds no row, keep all keys, because an older snapshot hides all rows.
+	// Lock only keys whose rows are visible. If no row is visible, an older snapshot may hide all of them, so try all
+	// keys.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}

@@ -226,13 +226,15 @@ func (l *listing) next() (all []string) {
 	if !to.IsZero() {
 		all = append(all, fmt.Sprintf("next_at<%d", ceilMilli(to)))
 	}
-	if l.f.Leased { // A held entry keeps its due time.
+	// An entry keeps its due time while it has a lease, so every entry with a lease is due.
+	if l.f.Leased {
 		all = append(all, l.s.sql("next_at<={now}"))
 	}
 	return all
 }
 
-// beyond spells out the comparison, because a row comparison (a,b)>(x,y) would not use the index on MySQL.
+// beyond returns the condition for the rows behind the last row of the previous page. It does not use a row comparison
+// such as (a,b)>(x,y), because MySQL would not use the index for it.
 func (l *listing) beyond(column, at string) string {
 	d := l.direction()
 	return fmt.Sprintf("%[1]s%[2]s=%[3]s AND (%[1]s%[2]s%[3]s OR %[1]s=%[3]s AND id%[2]s%[4]s)", column, d, at, l.after.id)
@@ -299,7 +301,7 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// Without texts the condition is never true.
+// among returns the condition that a column contains one of the texts. Without texts the condition is never true.
 func (s *Store) among(texts []string) string {
 	if len(texts) == 0 {
 		return " IN (NULL)"

@@ -15,8 +15,8 @@ import (
 const rangesPerStatement = 100
 
 // readMerged reads a page from several ranges of the due index. One statement reads at most rangesPerStatement ranges.
-// All statements but the last read only positions, and the variable front keeps the first ones in the order of the
-// list. The last statement reads the rows.
+// The last statement reads the rows of the page. Each earlier statement reads positions, but no rows. The variable
+// front keeps the first of these positions in the order of the list.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -47,7 +47,8 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 			page.Next = l.cursor(*l.after)
 		default:
 			l.after = &listPosition{at: scan.nextAt, id: row.ID}
-			if l.f.Admits(&row) { // It may have stopped matching since its position was read.
+			// Leave out a row that has changed since its position was read and no longer matches the filter.
+			if l.f.Admits(&row) {
 				page.Rows = append(page.Rows, row)
 			}
 		}
@@ -84,8 +85,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// In listMerged, {heads} stands for one headsOfGroup for each group. If earlier statements have read positions,
-// headsKnown follows them in {heads} and adds these positions.
+// In listMerged, {heads} stands for one headsOfGroup for each group. If earlier statements have read positions, one
+// headsKnown follows the last headsOfGroup, and adds these positions.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -112,7 +113,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 		bounds += " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
-		// l.direction() reverses the comparison for the newest rows first.
+		// l.direction() returns < if the list begins with the newest rows, and > otherwise.
 		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
 	}
 	parts := make([]string, len(groups))

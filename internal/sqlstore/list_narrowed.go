@@ -24,7 +24,8 @@ func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err e
 	most := cmp.Or(l.f.MaxRead, processlog.DefaultRead)
 	step := readStep
 	if l.order == orderDue {
-		step /= len(l.states()) // lookQuery reads a step from each state.
+		// For each state, lookQuery reads up to step rows. So divide the number of rows by the number of states.
+		step /= len(l.states())
 	}
 	for page.Read < most && len(front) <= l.limit {
 		n := min(step, most-page.Read)
@@ -114,7 +115,7 @@ func (l *listing) states() []processlog.State {
 	return distinct(l.f.States)
 }
 
-// narrows lists the conditions that the index does not cover.
+// narrows returns the conditions of the filter that the index does not cover.
 func (l *listing) narrows() (all []string) {
 	is := func(column, value string) {
 		if value != "" {

@@ -38,8 +38,8 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// MariaDB truncates a floating-point number, and MySQL rounds it. An added quarter of a microsecond makes both the
-	// same.
+	// MariaDB truncates a floating-point number to whole microseconds, and MySQL rounds it. With a quarter of a
+	// microsecond added, both servers get the same number of microseconds.
 	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
@@ -67,7 +67,8 @@ var realClock = strings.NewReplacer("timestamp=0, ", "", "timestamp=DEFAULT, ", 
 func (c *clockConn) text(query string) string {
 	query = realClock.Replace(query)
 	wait := "innodb_lock_wait_timeout=" + c.lockWait
-	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // Without this change, MariaDB fails the statement with error 1180.
+	// If the lock wait is 0, MariaDB fails a SKIP LOCKED statement with error 1180. So the lock wait is 1 s here.
+	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") {
 		wait = "innodb_lock_wait_timeout=1"
 		if !strings.Contains(query, txwatch.ShortRowWait) {
 			return "SET STATEMENT " + wait + " FOR " + query

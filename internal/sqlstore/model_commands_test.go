@@ -441,7 +441,7 @@ func (c settleTxCommand) run(m *storeTwins) {
 }
 
 type changeCommand struct {
-	Slot          int // -1: the command has its own transaction
+	Slot          int // index in storeTwins.slots of the transaction; -1: the change has its own transaction
 	Entry         int
 	ByKey, Proven bool
 	Change        processlog.Change
@@ -548,7 +548,7 @@ func (c scanCommand) run(m *storeTwins) {
 
 type listCommand struct {
 	Filter admin.Filter
-	Within time.Duration // length of the created range, whose middle is now
+	Within time.Duration // how long before now the created range begins; 0: the list has no created range
 }
 
 func drawList(t *rapid.T) listCommand {

@@ -26,8 +26,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The in-memory double of a store and a database get the same commands and the same clock. Both must return the same
-// values, in the same order, to the millisecond.
+// The tests in this file send the same commands to two sides: a database, and the in-memory double of a store. Both
+// sides have the same clock. Both must return the same values, in the same order, to the millisecond.
 
 func init() {
 	// A seed reproduces a failure, so rapid need not write a file into the repository.
@@ -101,8 +101,9 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 	return strings.Join(m.failures, "\n")
 }
 
-// storeTwins numbers the entries itself, because each side assigns its own ids. The clock stands still, except while a
-// command waits and then returns an error.
+// storeTwins numbers the entries itself, because each side assigns its own ids. The clock stands still during a
+// command, with one exception. The clock moves on while a command waits for locked rows, and the command then returns
+// an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
@@ -210,7 +211,9 @@ func (m *storeTwins) rollBackAll() {
 	}
 }
 
-// The double does not know which locks a failed statement took on the server, so inTx rolls the transaction back.
+// inTx runs a command in a transaction of both sides. If the command waited in vain for a lock, inTx rolls the
+// transaction back. The server may keep locks of the failed statement, and the in-memory double does not know these
+// locks.
 func (m *storeTwins) inTx(slot int, problem string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
@@ -230,10 +233,12 @@ func (m *storeTwins) entry(pick int) int {
 	if pick == 0 || len(m.entries) == storeKeys {
 		return unknownEntry
 	}
-	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The first entries are the fences.
+	// The first storeKeys entries come from the function fences, and no command uses them.
+	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys)
 }
 
-// No process can know the ids of uncommitted entries, and a server would wait for their transaction.
+// committedOrGone returns the numbers of the picked entries, and leaves out entries of open transactions. No process
+// can know the ids of such entries, and the database would make the command wait for the transaction.
 func (m *storeTwins) committedOrGone(picks []int) []int {
 	var numbers []int
 	for _, pick := range picks {
@@ -278,7 +283,7 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// The number of an unknown entry is in the id itself.
+// numberOf returns the number of the entry with the given id. The id of an unknown entry is the number itself.
 func (s twinSide) numberOf(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {

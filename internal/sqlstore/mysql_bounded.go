@@ -15,7 +15,8 @@ import (
 const rowWait = txwatch.RowWait
 
 // A session of the user's pool waits 50 s for a row lock by default. MySQL has no hint that changes this for one
-// statement. The library locks its own rows with SKIP LOCKED, so only a trigger can make it wait for a lock.
+// statement. The library locks its own rows with SKIP LOCKED, so only a trigger can make a statement of the library
+// wait for a lock.
 //
 // After such a wait, the library sends shortWaitsMySQL before each of its transactions. When the transaction ends,
 // usersWaits restores the wait of the session.
@@ -61,7 +62,9 @@ func (s *Store) beginBoundedOnce(ctx context.Context) (processlog.Transaction, e
 	}
 	txwatch.ThrowAway(ctx, conn, err)
 	if mysqlerr.Number(err) != 0 && !mysqlerr.IsServers(err) && !mysqlerr.IsInsideTransaction(err) {
-		return s.beginUsers(ctx) // The server does not know the variable.
+		// The server has refused the statement itself, so it does not know innodb_lock_wait_timeout. Then begin without
+		// a shorter wait.
+		return s.beginUsers(ctx)
 	}
 	return nil, err
 }

@@ -16,8 +16,8 @@ import (
 const (
 	// ShortRowWait makes the server end a statement that waits for a lock, before the engine gives the statement up.
 	//
-	// MySQL reads the text of sql_mode before SET NAMES takes effect. A session may still have two bytes per character
-	// then. So _ascii before the text names its charset.
+	// MySQL reads the text of sql_mode before SET NAMES takes effect. At this moment, the session may still use two
+	// bytes for each character. So the prefix _ascii says that the text is in ASCII.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, timestamp=DEFAULT, " +
 		"sql_mode=_ascii'STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
@@ -32,8 +32,8 @@ const (
 	idleInPool  = 30 * time.Second
 )
 
-// setUpMySQL returns a setUp that sends ownSettings and idle. A server that lacks one of the variables refuses the
-// statement, and then gets ownLeastSettings.
+// setUpMySQL returns a setUp that sends ownSettings, followed by the further setting in the parameter idle. If the
+// server lacks one of the variables, it refuses the statement. Then setUp sends ownLeastSettings instead.
 func setUpMySQL(idle string) setUp {
 	return func(ctx context.Context, conn driver.ExecerContext) error {
 		_, err := conn.ExecContext(ctx, ownTransactions, nil)

@@ -92,9 +92,9 @@ func (s *Store) keyed(keys []string) string {
 	return b.String()
 }
 
-// Block implements Store. It writes the notes first, and then the entries. A note has in blockedVersion the version
-// that the entry gets when Block writes the entry. Before that, the version of the entry is lower, so no Advance makes
-// the entry due.
+// Block implements Store. It writes the notes first, and then the entries. In a note, blockedVersion is the version
+// that the entry has after Block has written the entry. Advance makes an entry due only if its version equals
+// blockedVersion. So no Advance makes an entry due between the two writes.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil
@@ -146,7 +146,9 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 		}
 		startedAt := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
-			return s.asWait(ctx, err, startedAt) // Notes of other entries may have been written.
+			// After a wait, writeApart tries again with fewer entries. A note that was already written is then written
+			// again with the same values.
+			return s.asWait(ctx, err, startedAt)
 		}
 		return nil
 	})
@@ -178,7 +180,8 @@ const (
 	forgetNote  = "(entry_id={entry_id} AND turn_key={key} AND epoch={epoch})"
 )
 
-// forgetPositions deletes notes as they were read. A note that was written again has another epoch, and stays.
+// forgetPositions deletes the notes of the given positions. If an entry has begun a new epoch since its note was read,
+// the note has this epoch now, and stays.
 func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, endedPositions []processlog.Position) error {
 	slices.SortFunc(endedPositions, comparePositions)
 	for chunk := range slices.Chunk(endedPositions, 100) {

@@ -44,7 +44,9 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 		return nil, err
 	}
 	var blocked []firstEntry
-	var cluttered []string // keys that have leftover notes in front, except the notes in endedPositions
+	// cluttered lists the keys whose first note belongs to an entry that has ended, unless that note is in
+	// endedPositions.
+	var cluttered []string
 	for _, f := range firsts {
 		switch {
 		case f.isWaiting:
@@ -74,8 +76,9 @@ type firstEntry struct {
 	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
-// firstOfKeys reads the first unfinished entry of each key. A first entry may commit late, while an entry behind it has
-// a lease. The first entry then stays blocked, because a claim would only block it again.
+// firstOfKeys reads the first unfinished entry of each key. Advance makes this entry due if the entry is blocked, with
+// one exception. The entry may have committed late, while an entry behind it has a lease. Then the first entry stays
+// blocked, because a claim would find this lease and block the first entry again.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -110,8 +113,8 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 
 const frontNotes = 100
 
-// clearNotes deletes the notes of finished entries at the front of each key, which a process that was killed has left
-// behind.
+// clearNotes deletes notes at the front of each key whose entries have ended. A note is a row of the _turns table. A
+// process that was killed has left these notes behind.
 func (s *Store) clearNotes(ctx context.Context, businessType string, keys []string, deadBlocks bool) error {
 	for _, key := range keys {
 		for hasMore := true; hasMore; {

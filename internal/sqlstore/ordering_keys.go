@@ -15,8 +15,9 @@ import (
 // SQLite refuses more than 500 SELECTs in one statement.
 const keysPerStatement = 250
 
-// blockedEntries reads only rows of an entry's current epoch. Another process may delete a row of an earlier epoch at any
-// time, without waking a blocked entry.
+// blockedEntries reads only notes of an entry's current epoch, which are rows of the _turns table. Another process may
+// delete a note of an earlier epoch at any time, and this deletion wakes no entry. If a note of an earlier epoch could
+// block the entry, the entry could stay blocked forever.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
@@ -251,8 +252,8 @@ type unfinishedEntry struct {
 
 const (
 	unclaimed = iota // nobody but the caller has claimed the entry
-	claimed          // another process has claimed the entry, and its lease has ended
-	leased           // another process has claimed the entry, and its lease has not ended
+	claimed          // another process has claimed the entry, and the lease of that claim has ended
+	leased           // another process has claimed the entry, and the lease of that claim has not ended
 )
 
 const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END" +
@@ -283,8 +284,9 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return readCount, err
 }
 
-// membersOfKey reads the first entries of one key that count. One further row has the id 0. Its claim is the highest
-// claim of all entries of the key that count.
+// membersOfKey reads the first entries of one key that count. An entry counts if its state can block later entries. One
+// further row has the id 0. The column claim of this row is 0, 1 or 2, for unclaimed, claimed or leased. It is the
+// highest value of all entries of the key that count.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +

@@ -23,7 +23,7 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	want := []string{"1", "4", "20", "30", "100"}
 	for name, test := range map[string]struct {
 		write func(s *Store) error
-		id    string // pattern that finds the id of a position in the statement
+		id    string // regular expression that matches each position in the statement; its group is the id
 	}{
 		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',\d+,(\d+),`},
 		"forgotten": {func(s *Store) error { return s.forgetPositions(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
