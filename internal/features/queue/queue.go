@@ -249,7 +249,7 @@ func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 }
 
 // noteLoss schedules claims from the database, which alone knows when the missing entries are due. It makes Look ask
-// the queue again within lookAfterLoss (G10, the queue is a hint).
+// the queue again within lookAfterLoss. See promise G10.
 func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
