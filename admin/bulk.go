@@ -162,6 +162,71 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 	return nil
 }
 
+// maxTrials is the maximum number of entries that an action tries before the others. Bulk reads only the first batch and
+// the last 20 batches of an action, so all trials must be among them.
+const maxTrials = 10
+
+// TryAnother changes one more entry of an action that began with TryFirst, for example if the first entry was not a
+// typical one. It applies the reason, the delay and the confirmations with which the action began. It chooses the oldest
+// entry that the actor may change. Up to 10 entries are tried. The next one is a *FieldError.
+//
+// The parameter lastBatch is BulkView.LastBatch of the view that the person saw. If another batch has followed, or if
+// the others have been changed, TryAnother changes nothing and returns ErrContinued. So if a browser sends an HTML form
+// twice, one entry is tried. If no entry is left that can be tried, TryAnother returns ErrChanged.
+//
+// One transaction changes the entry and stores the record of the batch. TryAnother needs the rights of ContinueBulk.
+func (d *Admin) TryAnother(ctx context.Context, a Actor, id BulkID, lastBatch uint64) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	ctx = withAction(ctx)
+	bulk, err := d.readBulk(ctx, id)
+	if err != nil {
+		return err
+	}
+	view, err := d.viewBulk(ctx, a, id, &bulk)
+	switch {
+	case errors.Is(err, compensator.ErrNotFound):
+		return d.refuseBulk(ctx, a, &bulk, err)
+	case err != nil:
+		return err
+	case !bulk.isTrying() || bulk.last().Record != lastBatch:
+		return ErrContinued
+	case bulk.trials() >= maxTrials:
+		return &compensator.FieldError{Field: "bulk action", Reason: fmt.Sprintf("has tried %d entries", maxTrials)}
+	case view.Left == 0:
+		return ErrChanged
+	case bulk.plan.Matching != nil:
+		return d.tryAnotherMatching(ctx, a, id, &bulk)
+	}
+	plan := bulk.plan
+	ch := Change{Action: plan.Right, Entries: bulk.rest, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}
+	c, err := d.checkChange(ctx, a, ch, part{total: plan.Total, leavesOut: true})
+	if err != nil {
+		return err
+	}
+	if len(c.versions) == 0 {
+		if c.areRefused() {
+			return ErrNotAllowed
+		}
+		return ErrChanged
+	}
+	c.keepOldest(bulk.rest)
+	// Store no skipped entries, because ContinueBulk checks the rest again.
+	_, err = d.storeBatch(ctx, a, c, processlog.BulkBatch{ID: id, Follows: lastBatch}, bulkPlan{Right: plan.Right, Total: plan.Total, TriesFirst: true})
+	if errors.Is(err, ErrChanged) {
+		return ErrContinued
+	}
+	return err
+}
+
+// areRefused reports whether the actor may see or change none of the entries.
+func (c *checkedChange) areRefused() bool {
+	return !slices.ContainsFunc(c.answers, func(err error) bool {
+		return !errors.Is(err, ErrNotAllowed) && !errors.Is(err, compensator.ErrNotFound)
+	})
+}
+
 func (d *Admin) refuseBulk(ctx context.Context, a Actor, bulk *storedBulk, err error) error {
 	if refusal := d.recordRefusal(ctx, a, processlog.Operation{Action: string(bulk.plan.Right), Reason: bulk.first().Reason}); refusal != ErrNotAllowed {
 		return refusal
@@ -178,9 +243,7 @@ func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *stor
 	if err != nil {
 		return err
 	}
-	if len(c.versions) == 0 && !slices.ContainsFunc(c.answers, func(err error) bool {
-		return !errors.Is(err, ErrNotAllowed) && !errors.Is(err, compensator.ErrNotFound)
-	}) {
+	if len(c.versions) == 0 && c.areRefused() {
 		// Do not store the batch. Its record would skip these entries for good, but a person with the right may still
 		// change them.
 		return ErrNotAllowed
@@ -197,7 +260,7 @@ type bulkPlan struct {
 	Checked    bool          `json:"checked,omitempty"`
 	Again      bool          `json:"again,omitempty"`
 	Total      int           `json:"total"`                 // number of entries of the whole action
-	TriesFirst bool          `json:"tries_first,omitempty"` // whether the first batch has one entry only
+	TriesFirst bool          `json:"tries_first,omitempty"` // whether the batch tries one entry
 	Rest       []Seen        `json:"rest,omitempty"`        // entries for the following batches
 	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
 }
@@ -307,7 +370,10 @@ type BulkView struct {
 	Outcomes map[BulkOutcome]int `json:"outcomes"`          // number of changed entries by outcome
 	Skipped  []BulkSkip          `json:"skipped,omitempty"` // entries that the action left as they were
 	LeftOut  map[string]int      `json:"left_out"`          // number of entries that the action left as they were, by BulkSkip.Why
-	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the first entry, until ContinueBulk is called after TryFirst; else empty
+	Tried    BulkOutcome         `json:"tried,omitempty"`   // outcome of the last of Trials; empty if there is none
+
+	Trials    []BulkTrial `json:"trials,omitempty"` // after TryFirst: the tried entries in the order of their ids. Empty as soon as ContinueBulk has changed the others
+	LastBatch uint64      `json:"last_batch"`       // number of the action's last batch, for TryAnother
 
 	// The next fields are for actions of StartMatching. For these actions, Total is the number of matching entries that
 	// StartMatching counted. StartMatching counts at most 10,000 entries. Skipped and Outcomes cover only the first batch
@@ -321,6 +387,19 @@ type BulkView struct {
 
 	LeftIDs []compensator.EntryID                 `json:"-"` // entries that ContinueBulk would try to change
 	Entries map[BulkOutcome][]compensator.EntryID `json:"-"` // changed entries by outcome, the oldest first
+}
+
+// BulkTrial is an entry that an action has tried before the others.
+type BulkTrial struct {
+	ID      compensator.EntryID `json:"id"`      // entry that was changed
+	Outcome BulkOutcome         `json:"outcome"` // what has become of the entry
+}
+
+// MayTryAnother reports whether the actor may call TryAnother: the tried entries have ended, fewer than 10 were tried,
+// and more than one entry is left.
+func (v BulkView) MayTryAnother() bool {
+	isOpen := func(t BulkTrial) bool { return !t.Outcome.Ended() }
+	return v.MayContinue && v.Left > 1 && len(v.Trials) > 0 && len(v.Trials) < maxTrials && !slices.ContainsFunc(v.Trials, isOpen)
 }
 
 // Open reports whether an entry that the action changed has not ended yet.
@@ -345,7 +424,7 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 }
 
 func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (BulkView, error) {
-	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total,
+	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total, LastBatch: bulk.last().Record,
 		Outcomes: make(map[BulkOutcome]int), LeftOut: make(map[string]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
 	if bulk.plan.Matching != nil {
 		return d.viewMatching(ctx, a, view, bulk)
@@ -363,10 +442,7 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 			continue
 		}
 		view.Changed++
-		outcome := view.addOutcome(e, row)
-		if bulk.isTrying() {
-			view.Tried = outcome
-		}
+		view.addOutcome(e, row, bulk.isTrying())
 	}
 	for _, s := range bulk.skipped {
 		if row, isFound := rows[s.ID]; isFound && mayRead.holds(ctx, row.BusinessType) || a.ID == view.Actor {
@@ -401,14 +477,16 @@ func (d *Admin) bulkReaders(a Actor, bulk *storedBulk) *typeRights {
 }
 
 // addOutcome takes a zero row for a purged entry.
-func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row) BulkOutcome {
+func (v *BulkView) addOutcome(e processlog.BulkEntry, row processlog.Row, isTrial bool) {
 	outcome := BulkGone
 	if !row.ID.IsZero() {
 		outcome = outcomeOf(v.Action, e, row)
 	}
 	v.Outcomes[outcome]++
 	v.Entries[outcome] = append(v.Entries[outcome], e.ID)
-	return outcome
+	if isTrial {
+		v.Trials, v.Tried = append(v.Trials, BulkTrial{e.ID, outcome}), outcome
+	}
 }
 
 func (d *Admin) readRows(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]processlog.Row, error) {
@@ -432,12 +510,28 @@ type storedBulk struct {
 	entries []processlog.BulkEntry
 	skipped []BulkSkip
 	rest    []Seen // entries of the plan that no batch has
+	tries   int    // number of batches that have tried an entry; unused for an action of StartMatching
 }
 
 func (b *storedBulk) first() processlog.BulkBatch { return b.batches[0] }
 func (b *storedBulk) last() processlog.BulkBatch  { return b.batches[len(b.batches)-1] }
 
-func (b *storedBulk) isTrying() bool { return b.plan.TriesFirst && len(b.batches) == 1 }
+// isTrying reports whether the action has only tried entries so far.
+func (b *storedBulk) isTrying() bool {
+	if m := b.plan.Matching; m != nil {
+		now := b.progress()
+		return b.plan.TriesFirst && !now.isOver() && now.Changed > 0 && now.Changed <= b.trials()
+	}
+	return b.trials() == len(b.batches)
+}
+
+// trials returns the number of batches that have tried an entry.
+func (b *storedBulk) trials() int {
+	if m := b.plan.Matching; m != nil {
+		return max(1, m.Trials)
+	}
+	return b.tries
+}
 
 func (b *storedBulk) ids() (ids []compensator.EntryID) {
 	for _, e := range b.entries {
@@ -460,6 +554,17 @@ func (d *Admin) readBulk(ctx context.Context, id BulkID) (storedBulk, error) {
 	b := storedBulk{batches: batches}
 	if err := json.Unmarshal(b.first().Plan, &b.plan); err != nil {
 		return storedBulk{}, err
+	}
+	for _, batch := range batches {
+		var plan struct {
+			TriesFirst bool `json:"tries_first"`
+		}
+		if err := json.Unmarshal(batch.Plan, &plan); err != nil {
+			return storedBulk{}, err
+		}
+		if plan.TriesFirst {
+			b.tries++
+		}
 	}
 	if b.plan.Matching != nil { // The last batch says how far the action is.
 		if err := json.Unmarshal(b.last().Plan, &b.plan); err != nil {

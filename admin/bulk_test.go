@@ -155,3 +155,76 @@ func TestOneEntryIsTriedBeforeTheOthers(t *testing.T) {
 	require.Len(t, history, 1)
 	assert.Equal(t, []string{"bob", "[OPS-988] PSP is back"}, []string{history[0].Actor, history[0].Reason}, "the reason stays, and who went on is on record")
 }
+
+func TestAnotherEntryIsTriedBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(b *bed, d *admin.Admin, seen []admin.Seen) (admin.BulkID, error){
+		"chosen": func(b *bed, d *admin.Admin, seen []admin.Seen) (admin.BulkID, error) {
+			id, _, err := d.StartBulk(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: seen, Why: why}, admin.BulkOptions{TryFirst: true})
+			return id, err
+		},
+		"all that match": func(b *bed, d *admin.Admin, seen []admin.Seen) (admin.BulkID, error) {
+			return d.StartMatching(t.Context(), mei, admin.Change{Action: admin.Requeue, Why: why}, admin.Search{Filter: admin.Filter{States: []compensator.State{compensator.Dead}, BusinessType: mailType}}, admin.BulkOptions{TryFirst: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			d := b.admin(admin.Options{Access: everything})
+			require.NoError(t, admin.Of(b.c).SettleManually(t.Context(), b.otherDead.ID, admin.AuditInfo{Actor: "bob", Reason: "cash"}))
+			seen := b.dieMany(mailType, 6)
+			id, err := begin(b, d, seen)
+			require.NoError(t, err)
+			compensatortest.Attempt(t, b.c, seen[0].ID)
+			view := b.followed(d, id)
+			require.Equal(t, []any{1, 5, admin.BulkDead}, []any{view.Changed, view.Left, view.Tried})
+			first := view.LastBatch
+			require.Positive(t, first)
+
+			require.NoError(t, admin.Of(b.c).SettleManually(t.Context(), seen[1].ID, admin.AuditInfo{Actor: "bob", Reason: "cash"}))
+			bob := admin.Actor{ID: "bob"}
+			require.NoError(t, d.TryAnother(t.Context(), bob, id, first))
+			for range 2 {
+				require.ErrorIs(t, d.TryAnother(t.Context(), bob, id, first), admin.ErrContinued, "a form that is sent twice tries one entry")
+			}
+			view = b.followed(d, id)
+			assert.Equal(t, []any{2, admin.BulkWaiting}, []any{view.Changed, view.Tried}, "the entry that was tried last")
+			assert.Equal(t, []admin.BulkTrial{{ID: seen[0].ID, Outcome: admin.BulkDead}, {ID: seen[2].ID, Outcome: admin.BulkWaiting}}, view.Trials, "the second one was settled meanwhile")
+			assert.Greater(t, view.LastBatch, first)
+			history, err := admin.Of(b.c).History(t.Context(), seen[2].ID)
+			require.NoError(t, err)
+			require.Len(t, history, 1)
+			assert.Equal(t, []string{"bob", "[OPS-988] PSP is back"}, []string{history[0].Actor, history[0].Reason})
+			require.NoError(t, d.TryAnother(t.Context(), mei, id, view.LastBatch))
+			assert.Len(t, b.followed(d, id).Trials, 3)
+
+			last := b.followed(d, id).LastBatch
+			require.NoError(t, d.ContinueBulk(t.Context(), bob, id))
+			view = b.followed(d, id)
+			assert.Equal(t, []any{5, 0, true}, []any{view.Changed, view.Left, view.Tried == ""})
+			assert.Empty(t, view.Trials)
+			for _, number := range []uint64{last, view.LastBatch} {
+				require.ErrorIs(t, d.TryAnother(t.Context(), mei, id, number), admin.ErrContinued, "the others have been changed")
+			}
+			for _, e := range slices.Delete(slices.Clone(seen), 1, 2) {
+				require.Equal(t, 1, b.visits(e.ID), "each entry is changed once")
+			}
+		})
+	}
+}
+
+func TestFewEntriesAreTriedBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything})
+	seen := b.dieMany(refundType, 14)
+	id, _, err := d.StartBulk(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: seen, Why: why}, admin.BulkOptions{TryFirst: true})
+	require.NoError(t, err)
+	for range 9 {
+		require.NoError(t, d.TryAnother(t.Context(), mei, id, b.followed(d, id).LastBatch))
+	}
+	view := b.followed(d, id)
+	var field *compensator.FieldError
+	require.ErrorAs(t, d.TryAnother(t.Context(), mei, id, view.LastBatch), &field)
+	assert.Equal(t, []any{10, 4, false}, []any{len(view.Trials), view.Left, view.MayTryAnother()})
+}

@@ -146,6 +146,7 @@ type matchingPlan struct {
 	UpTo    compensator.EntryID `json:"up_to"`              // newest entry of the log at the start
 	Cursor  compensator.EntryID `json:"cursor"`             // last entry that this batch or an earlier one has visited
 	Changed int                 `json:"changed"`            // number of entries that earlier batches have changed
+	Trials  int                 `json:"trials,omitempty"`   // number of trials up to this batch. 0: at most one
 	LeftOut map[string]int      `json:"left_out,omitempty"` // number of entries that earlier batches have left out, by reason
 	Ended   bool                `json:"ended,omitempty"`    // whether no entry is left after this batch
 	Stopped bool                `json:"stopped,omitempty"`  // whether this batch only ends the action
@@ -257,6 +258,15 @@ func (d *Admin) continueMatching(ctx context.Context, a Actor, id BulkID, bulk *
 	return run.goOn(ctx, maxBulkBatches)
 }
 
+func (d *Admin) tryAnotherMatching(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) error {
+	run, err := d.newMatchingRun(ctx, a, id, bulk)
+	if err != nil {
+		return err
+	}
+	run.triesAnother, run.trials = true, bulk.trials()
+	return run.goOn(ctx, maxBulkBatches)
+}
+
 // BulkProgress says how many entries an action of StartMatching has changed, and how many are left.
 type BulkProgress struct {
 	Changed int  // number of entries that the action has changed
@@ -331,6 +341,9 @@ type matchingRun struct {
 	reason  string // reason of the action, with the ticket before it
 	follows uint64 // record of the last batch
 	plan    bulkPlan
+
+	triesAnother bool // whether TryAnother runs the action
+	trials       int  // number of earlier trials; for TryAnother only
 }
 
 func (d *Admin) newMatchingRun(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (*matchingRun, error) {
@@ -402,7 +415,9 @@ func (r *matchingRun) change(ids []compensator.EntryID) Change {
 }
 
 // isTrial reports whether the next batch is a trial, which changes one entry only: see BulkOptions.TryFirst.
-func (r *matchingRun) isTrial() bool { return r.plan.TriesFirst && r.plan.Matching.Changed == 0 }
+func (r *matchingRun) isTrial() bool {
+	return r.triesAnother || r.plan.TriesFirst && r.plan.Matching.Changed == 0
+}
 
 // goOn carries out up to maxBatches batches. A batch that is a trial changes one entry only: see BulkOptions.TryFirst.
 // After a trial that has changed an entry, goOn stops, because a person must first see how the entry ended.
@@ -426,10 +441,14 @@ func (r *matchingRun) goOn(ctx context.Context, maxBatches int) error {
 		if len(ids) > 0 && len(c.versions)+len(c.skipped(entries)) == 0 { // No entry of this part matches.
 			continue
 		}
+		r.plan.TriesFirst = trial
+		if r.triesAnother && len(c.versions) > 0 {
+			p.Trials = r.trials + 1
+		}
 		if err := r.store(ctx, c, entries); err != nil {
 			return err
 		}
-		if n++; p.Ended || trial && r.plan.Matching.Changed > 0 {
+		if n++; p.Ended || trial && r.plan.Matching.Changed > p.Changed {
 			return nil
 		}
 	}
@@ -516,9 +535,8 @@ func (d *Admin) viewMatching(ctx context.Context, a Actor, view BulkView, bulk *
 		return BulkView{}, err
 	}
 	now := bulk.progress()
-	var tried BulkOutcome
 	for _, e := range bulk.entries {
-		tried = view.addOutcome(e, rows[e.ID])
+		view.addOutcome(e, rows[e.ID], bulk.isTrying())
 	}
 	view.Search, view.More, view.Changed, view.LeftOut, view.Skipped = &now.Search, now.More, now.Changed, now.LeftOut, bulk.skipped
 	view.NotFollowed = now.Changed - len(bulk.entries)
@@ -528,9 +546,6 @@ func (d *Admin) viewMatching(ctx context.Context, a Actor, view BulkView, bulk *
 	case !now.Ended:
 		view.Left = now.left(view.Total)
 		view.MayContinue = !d.readOnly && d.mayContinue(ctx, a, bulk)
-		if bulk.plan.TriesFirst && now.Changed == 1 {
-			view.Tried = tried
-		}
 	}
 	return view, nil
 }

@@ -76,6 +76,9 @@ func deeds() []deed {
 		{"rest of a bulk action", "ContinueBulk", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return nil, d.ContinueBulk(ctx, a, b.bulk)
 		}},
+		{"another trial", "TryAnother", admin.Requeue, []admin.Right{admin.SeeEntries, admin.SeeAuditLog}, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return nil, d.TryAnother(ctx, a, b.bulk, b.bulk.Record)
+		}},
 		{"bulk action", "StartBulk", admin.Cancel, sees, true, "", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			_, answers, err := d.StartBulk(ctx, a, admin.Change{Action: admin.Cancel, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why}, admin.BulkOptions{})
 			if err != nil {
@@ -275,7 +278,7 @@ func prepared(t *testing.T) *bed {
 	require.NoError(t, err)
 	b.bulk.Secret = "0123456789abcdef"
 	b.bulk.Record, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: admin.BulkID{Secret: "0123456789abcdef"}, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",
-		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
+		Entries: []processlog.BulkEntry{{ID: b.succeeded.ID, Version: b.succeeded.Version}}, Plan: json.RawMessage(fmt.Sprintf(`{"right":"requeue","total":2,"tries_first":true,"rest":[{"ID":"%s","Version":%d}]}`, b.dead.ID, b.dead.Version))})
 	require.NoError(t, err)
 	b.matching.Secret = "fedcba9876543210"
 	b.matching.Record, _, err = b.store.ChangeBulk(t.Context(), nil, processlog.Change{Action: processlog.ActionRequeue}, processlog.BulkBatch{ID: b.matching, Action: processlog.ActionRequeue, Actor: "ann", Reason: "[OPS-988] PSP is back",

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -123,20 +124,29 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	return nil
 }
 
-// GoesOn offers to continue a trial only after its entry has ended.
-func (d bulkData) GoesOn() bool { return d.MayContinue && (d.Tried == "" || d.Tried.Ended()) }
+// GoesOn offers to continue a trial only after its entries have ended.
+func (d bulkData) GoesOn() bool { return d.MayContinue && d.TriesEnded() }
 
-// TryFailed reports whether the entry that was tried first did not succeed.
-func (d bulkData) TryFailed() bool {
-	return d.Tried == admin.BulkDead || d.Tried == admin.BulkOverridden
+// TriesEnded reports whether no tried entry has further attempts.
+func (d bulkData) TriesEnded() bool {
+	return !slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool { return !t.Outcome.Ended() })
 }
 
-// TriedLine returns the entry that was tried first, or nil if the page does not list it.
-func (d bulkData) TriedLine() *admin.Line {
-	if d.Tried == "" || d.Tried != d.Show || len(d.Lines) != 1 {
-		return nil
+// TryFailed reports whether a tried entry did not succeed.
+func (d bulkData) TryFailed() bool {
+	return slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool {
+		return t.Outcome == admin.BulkDead || t.Outcome == admin.BulkOverridden
+	})
+}
+
+// TriedError returns the error of a tried entry that did not succeed. It returns an empty text if the page does not list
+// the entry.
+func (d bulkData) TriedError(trial admin.BulkTrial) string {
+	at := slices.IndexFunc(d.Lines, func(l admin.Line) bool { return l.Entry.ID == trial.ID })
+	if at < 0 || trial.Outcome != admin.BulkDead && trial.Outcome != admin.BulkOverridden {
+		return ""
 	}
-	return &d.Lines[0]
+	return d.Lines[at].Entry.LastError
 }
 
 // NotVisited returns how many entries a stopped action has neither changed nor left out.
@@ -208,7 +218,16 @@ func (s *server) continueBulk(rq *request) {
 		return
 	}
 	next, going := s.admin.ContinueBulk, goingSeconds
-	if rq.form().Get("stop") == "yes" {
+	if text := rq.form().Get("another"); text != "" {
+		last, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			rq.showFailure(&compensator.FieldError{Field: "form", Reason: err.Error()})
+			return
+		}
+		next, going = func(ctx context.Context, a admin.Actor, id admin.BulkID) error {
+			return s.admin.TryAnother(ctx, a, id, last)
+		}, -1
+	} else if rq.form().Get("stop") == "yes" {
 		next, going = s.admin.StopBulk, -1
 	} else if rq.r.PostFormValue("anyway") != "yes" {
 		view, err := s.admin.Bulk(rq.ctx, rq.Actor, id)

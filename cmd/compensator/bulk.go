@@ -28,7 +28,7 @@ func (p *program) newBulkCommand() *cobra.Command {
 			return p.printBulk(view)
 		})
 	cmd.Flags().StringVar(&outcome, "outcome", "", "list the entries that have this outcome now, for example dead")
-	cmd.AddCommand(p.newBulkGoOnCommand(), p.newBulkStopCommand())
+	cmd.AddCommand(p.newBulkGoOnCommand(), p.newBulkTryCommand(), p.newBulkStopCommand())
 	return cmd
 }
 
@@ -62,9 +62,7 @@ func (p *program) newBulkGoOnCommand() *cobra.Command {
 				p.printf("no entry is left, so nothing was done")
 				return p.printBulk(view)
 			}
-			if view.Tried != "" {
-				p.printf("of the entry that was tried: %s", view.Tried)
-			}
+			p.printTrials(view)
 			if !isConfirmed {
 				p.printf("would %s the other %d, as %s, because %q", view.Action, view.Left, s.actor.ID, view.Reason)
 				if err := p.confirm(ctx, string(view.Action), strconv.Itoa(view.Left)); err != nil {
@@ -84,6 +82,45 @@ func (p *program) newBulkGoOnCommand() *cobra.Command {
 		})
 	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	return cmd
+}
+
+// newBulkTryCommand returns the command that tries one more entry before the others.
+func (p *program) newBulkTryCommand() *cobra.Command {
+	var isConfirmed bool
+	cmd := p.newLogCommand("try <action>", "Try one more entry of a change that began with --first, before the others", cobra.ExactArgs(1), changeAccess,
+		func(ctx context.Context, s *session, args []string) error {
+			view, err := s.readBulk(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if len(view.Trials) == 0 || view.Left == 0 {
+				p.printf("this change tries no entry first, or has changed the others, so nothing was done")
+				return p.printBulk(view)
+			}
+			p.printTrials(view)
+			if !isConfirmed {
+				p.printf("would %s one more of the other %d, as %s, because %q", view.Action, view.Left, s.actor.ID, view.Reason)
+				if err := p.confirm(ctx, string(view.Action), "1"); err != nil {
+					return err
+				}
+			}
+			if err := s.TryAnother(ctx, s.actor, view.ID, view.LastBatch); err != nil {
+				return err
+			}
+			if view, err = s.Bulk(ctx, s.actor, view.ID); err != nil {
+				return err
+			}
+			p.printTrials(view)
+			return p.printBulk(view)
+		})
+	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
+	return cmd
+}
+
+func (p *program) printTrials(view admin.BulkView) {
+	for _, trial := range view.Trials {
+		p.printf("entry %s was tried first: %s", trial.ID, trial.Outcome)
+	}
 }
 
 func (s *session) readBulk(ctx context.Context, text string) (admin.BulkView, error) {

@@ -49,6 +49,23 @@ func TestOneEntryIsTriedFirstOnTheCommandLine(t *testing.T) {
 	b.refused(codeUsage, "bulk", id[1], "--outcome", "nosuch")
 }
 
+func TestAnotherEntryIsTriedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(4)
+	began := b.do("requeue", "--where", "type=refund,state=dead", reason, "--yes", "--first", "--delay", "1h")
+	id := bulkID.FindStringSubmatch(began.stderr)
+	require.NotNil(t, id, began.stderr)
+	assert.Contains(t, b.refused(codeUsage, "bulk", "try", id[1]), "add --yes")
+	tried := b.do("bulk", "try", id[1], "--yes")
+	require.Equal(t, codeDone, tried.code, tried.stderr)
+	assert.Equal(t, 2+1, strings.Count(tried.stderr, "was tried first: waiting"), "before and after it")
+	assert.Contains(t, tried.stderr, "2 of 4 changed, 2 left")
+	assert.Equal(t, []compensator.State{compensator.Pending, compensator.Pending, compensator.Dead, compensator.Dead}, []compensator.State{b.entry("d0").State, b.entry("d1").State, b.entry("d2").State, b.entry("d3").State})
+	b.ok("bulk", "go-on", id[1], "--yes")
+	assert.Contains(t, b.do("bulk", "try", id[1], "--yes").stderr, "nothing was done")
+	assert.EqualValues(t, 1, b.entry("d3").Epoch)
+}
+
 func TestAllThatMatchAreChangedOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

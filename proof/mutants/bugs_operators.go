@@ -101,6 +101,14 @@ func operating() []mutant {
 			sees: tests("TestOneEntryIsTriedBeforeTheOthers"),
 		},
 		{
+			name: "form-sent-twice-tries-two", breaks: "G32",
+			what: "A request to try another entry that is sent twice tries two entries.",
+			edits: []edit{
+				{"Admin.TryAnother", `!$bulk.isTrying() || $bulk.last().Record != $lastBatch`, `!$bulk.isTrying()`},
+			},
+			sees: tests("TestAnotherEntryIsTriedBeforeTheOthers"),
+		},
+		{
 			name: "action-on-all-stands-still", breaks: "G32",
 			what: "An action on all that match does not move its position, so it visits entries again that have died again.",
 			edits: []edit{
@@ -120,7 +128,7 @@ func operating() []mutant {
 			name: "failed-trial-goes-on-unasked", breaks: "G34",
 			what: "After a failed trial, the page changes all other entries although nobody has confirmed that.",
 			edits: []edit{
-				{"bulkData.TryFailed", `$d.Tried == admin.BulkDead || $d.Tried == admin.BulkOverridden`, `$d.Tried == admin.BulkOverridden`},
+				{"bulkData.TryFailed", `$t.Outcome == admin.BulkDead || $t.Outcome == admin.BulkOverridden`, `$t.Outcome == admin.BulkOverridden`},
 			},
 			sees: tests("TestOneIsTriedFirstWithoutScript"),
 		},

@@ -102,6 +102,51 @@ func tryOneFirst(t *testing.T, w *world) {
 	assert.Equal(t, 404, w.client("bob").get("actions/1-0123456789abcdef").status)
 }
 
+// Two requests with the same form must try one entry.
+func TestAnotherOneIsTriedBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newServerWorld(t, "/ops/")
+	w.problem()
+	refunds := w.entriesOf("refund", compensator.Dead)
+	id := w.triedFirst("refund", admin.Actor{ID: "alice"})
+	path := "actions/" + id.String()
+	bob := w.client("bob")
+	page := bob.get(path)
+	form := regexp.MustCompile(`<button name="another" value="(\d+)" formnovalidate>Try another one</button>`).FindStringSubmatch(page.text)
+	require.NotNil(t, form, page.text)
+	for range 2 {
+		require.Equal(t, 200, bob.post(path, values("another", form[1])).status)
+	}
+	w.until(func() bool { return strings.Contains(plain(bob.get(path).text), "How they ended: dead #") })
+	text := plain(bob.get(path).text)
+	assert.Regexp(t, `2 entries were tried first\. How they ended: dead #\d+ POST https://psp\.example/v2/refund: status[^#]*, dead #\d+ `, text)
+	has(t, text, fmt.Sprintf("Go on with the other %d", len(refunds)-2))
+	has(t, text, "Go on anyway?")
+	assert.Equal(t, 422, bob.post(path, values("another", "x")).status)
+	assert.Equal(t, 422, bob.post(path, values()).status, "the others wait for a confirmation")
+
+	w.shop.PSPWorks.Store(true)
+	b := openTab(t, w, "alice")
+	b.quicken()
+	b.look("en", "light", 360)
+	b.open(path)
+	b.do(chromedp.Evaluate(`document.querySelector("[name=another]").click()`, nil))
+	b.arrive(`document.querySelector("#live").textContent.includes("3 entries were tried first. How they ended")`)
+	b.requireFit(360, "en")
+	b.photograph("bulk-another-en-light-360")
+	b.quiet("another")
+	view, err := w.admin.Bulk(t.Context(), admin.Actor{ID: "alice"}, id)
+	require.NoError(t, err)
+	assert.Equal(t, []any{3, len(refunds) - 3, 1, 2}, []any{view.Changed, view.Left, view.Outcomes[admin.BulkSucceeded], view.Outcomes[admin.BulkDead]})
+	has(t, plain(bob.post(path, values("anyway", "yes")).text), fmt.Sprintf("requeued %d entries", len(refunds)))
+	for _, e := range refunds {
+		history, err := admin.Of(w.c).History(t.Context(), e.ID)
+		require.NoError(t, err)
+		require.Len(t, history, 1, "each entry is changed once")
+	}
+	lacks(t, bob.get(path).text, `name="another"`, "the others have been changed")
+}
+
 func TestPageOfAnActionFollowsItsEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
