@@ -203,7 +203,11 @@ func (e *Engine) Start(ctx context.Context, accepts bool) error {
 	if e.Running() {
 		return processlog.ErrRunning
 	}
-	e.types.notifyRunBegins()
+	for _, t := range e.Types() {
+		for _, a := range t.admissions {
+			a.RunBegins()
+		}
+	}
 	e.claimSchedule.prepare()
 	r := &run{context: ctx, accepts: accepts}
 	r.handlers, r.endHandlers = context.WithCancelCause(e.Work)

@@ -182,7 +182,10 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 	if row.State == processlog.Compensating {
 		return t.MaxCompensateAttempts
 	}
-	return t.maxAttempts(row)
+	if row.MaxAttempts > 0 {
+		return row.MaxAttempts
+	}
+	return t.MaxAttempts
 }
 
 // OutcomeOf returns the outcome of an attempt. The parameter err is the handler's error. The parameter cause says why
@@ -280,16 +283,10 @@ func (t *Type) backoff(v *verdict.Verdict, failures int) time.Duration {
 	if v.After > 0 {
 		return clampDelay(v.After)
 	}
-	return retryDelay(t.Retry, failures)
+	return clampDelay(t.Retry(failures)) // Retry is code of the user, so its result may be negative.
 }
 
 const minBackoff = 100 * time.Millisecond
-
-// retryDelay returns the delay that the function retry computes, with the limits of clampDelay. The function retry is
-// code of the user, so its result may be negative.
-func retryDelay(retry func(failures int) time.Duration, failures int) time.Duration {
-	return clampDelay(retry(failures))
-}
 
 // clampDelay limits a delay to at least minBackoff and at most MaxDelay. The table and the queues cannot store a longer
 // delay.

@@ -171,7 +171,11 @@ func requireLegal(t *testing.T, handled *Type, row *processlog.Row, o processlog
 	require.GreaterOrEqual(t, min(failed, undone), 0)
 	require.Equal(t, o.To.Terminal(), o.EndedBy != "", "%v", o)
 	spent := failed+undone == 1
-	exhausted := o.ProcessCount >= handled.maxAttempts(row)
+	maxAttempts := handled.MaxAttempts
+	if row.MaxAttempts > 0 {
+		maxAttempts = row.MaxAttempts
+	}
+	exhausted := o.ProcessCount >= maxAttempts
 	switch {
 	case row.State == processlog.Compensating:
 		require.Zero(t, failed)

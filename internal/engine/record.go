@@ -125,7 +125,6 @@ func (r *Recording) CommitFound() {
 func (r *Recording) CommitUnknown() {
 	r.once.Do(func() {
 		r.cancelReservations()
-		r.reservations = nil
 		r.engine.enqueueInserted(r.insertedEntries(time.Second))
 	})
 }
@@ -137,6 +136,7 @@ func (r *Recording) cancelReservations() {
 	for i := range r.reservations {
 		r.engine.CancelReservation(r.Drafts[i].BusinessType, r.reservations[i])
 	}
+	r.reservations = nil
 }
 
 // insertedEntries also releases the reservations of duplicates.

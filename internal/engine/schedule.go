@@ -365,7 +365,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 	if result.Err != nil {
 		s.moreDue = false
 		s.refusedClaims++
-		s.pausedUntil = time.Now().Add(retryDelay(claimBackoff, s.refusedClaims))
+		s.pausedUntil = time.Now().Add(clampDelay(claimBackoff(s.refusedClaims)))
 		s.claimAt = s.pausedUntil // this replaces any earlier due time
 		return
 	}

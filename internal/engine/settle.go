@@ -163,7 +163,7 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 			return batch, results, sentAt
 		}
 		onFailure()
-		if !e.Wait(retryDelay(settleBackoff, failures)) {
+		if !e.Wait(Backoff(failures)) {
 			return nil, nil, time.Time{}
 		}
 	}
@@ -227,10 +227,7 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	}
 	e.forget(a)
 	e.Refusals.Accepted(refusals.Outcome, a.Type.Name, o.ID)
-	ctx := a.ctx
-	if ctx == nil {
-		ctx = e.Work
-	}
+	ctx := cmp.Or(a.ctx, e.Work)
 	event := observe.SettledEvent{
 		Context: ctx, ID: o.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Type.Name, BusinessID: a.Row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
@@ -328,7 +325,7 @@ func (e *Engine) OfferAgain(a *Attempt, delay time.Duration) {
 }
 
 // Backoff returns the pause after a number of consecutive failures of a statement that is retried until it succeeds.
-func Backoff(failures int) time.Duration { return retryDelay(settleBackoff, failures) }
+func Backoff(failures int) time.Duration { return clampDelay(settleBackoff(failures)) }
 
 // Settling is an outcome that is about to be stored.
 type Settling struct {

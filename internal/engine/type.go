@@ -49,13 +49,6 @@ func HandlerOf(f func(ctx context.Context, row *processlog.Row) error) Handler {
 	return func(a *Attempt) Result { return Result{Err: usererr.Of(f(a.ctx, &a.Row))} }
 }
 
-func (t *Type) maxAttempts(row *processlog.Row) int {
-	if row.MaxAttempts > 0 {
-		return row.MaxAttempts
-	}
-	return t.MaxAttempts
-}
-
 // types are added before Run, while other goroutines may already record entries.
 type types struct {
 	mu     sync.RWMutex // guards the fields below
@@ -101,14 +94,6 @@ func (ts *types) Types() []*Type {
 	ts.mu.RLock()
 	defer ts.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(ts.byName), func(a, b *Type) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-func (ts *types) notifyRunBegins() {
-	for _, t := range ts.Types() {
-		for _, a := range t.admissions {
-			a.RunBegins()
-		}
-	}
 }
 
 // LongestLease returns the longest lease of all types.
