@@ -122,7 +122,9 @@ var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 // checkDays refuses an expression that names a month without any of the named days. If the month field is a star, it
 // refuses the expression only if no month has such a day.
 func checkDays(s *cron.SpecSchedule) error {
-	if s.Dow&starBit == 0 { // The day of the month is a star.
+	// The expression names days of the week. The function check has refused days of the month beside them, so every day
+	// of the month fits.
+	if s.Dow&starBit == 0 {
 		return nil
 	}
 	var without []string

@@ -34,9 +34,9 @@ import (
 //     "20-59/15".
 //   - A day of the month together with a day of the week: "0 0 13 * 5" would fire on each 13th and on each Friday.
 //   - An empty element of a list, a sign, a star as an end of a range, and ? in a field that is not for days.
+//   - A range that goes backwards, the number 7 as a day of the week, and a field of seconds.
 //
-// Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
-// seconds.
+// Parse accepts a list with values that overlap.
 //
 // Errors of Parse are texts for people, and have no type. The schedule is safe for concurrent use.
 func Parse(expression string, location *time.Location) (compensator.Schedule, error) {

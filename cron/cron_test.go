@@ -106,7 +106,8 @@ var rules = map[string]string{
 	"Africa/Cairo":     "EET-2EEST,M4.5.5/0,M10.5.4/24",
 }
 
-// Go's time/tzdata stores future years as a rule, and the zone files of many machines list the changes instead.
+// ruled returns a location that knows the changes of future years only from a rule, as Go's package time/tzdata stores
+// them. The zone files of many machines have a list of these changes instead of a rule.
 func ruled(t *testing.T, name string) *time.Location {
 	t.Helper()
 	// RFC 8536 requires a header, one type of local time and its name, for version 1 and again for version 2.
@@ -146,7 +147,9 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 // a slot if the same expression, evaluated in UTC, has a slot at the date and time that this clock shows.
 func walked(t *testing.T, expression string, location *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
-	isNamed := make(map[time.Time]bool) // slots of a UTC clock. They reach from a day before to a day after, because no zone differs from UTC by more than a day
+	// isNamed has the slots that the expression has on a UTC clock. It begins a day before the time from and ends a day
+	// after the time to, because no zone differs from UTC by more than a day.
+	isNamed := make(map[time.Time]bool)
 	for _, slot := range slots(parse(t, expression, time.UTC), from.Add(-24*time.Hour), to.Add(24*time.Hour)) {
 		isNamed[slot.UTC()] = true
 	}

@@ -82,7 +82,8 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	return response, nil
 }
 
-// following stops at a redirect that would change the method of the request.
+// following is the state of one call that follows redirects. The call stops at a redirect that would change the method
+// of the request.
 type following struct {
 	client        *http.Client
 	refusedTarget string // host of the redirect that would have changed the method
@@ -111,9 +112,11 @@ func (f *following) mayHaveArrived(err error) bool {
 	return !(usererr.As(err, &dialled) && dialled.Op == "dial") && !usererr.As(err, &unresolved)
 }
 
-// check calls CheckRedirect first, because it may change a GET back to a POST.
+// check calls CheckRedirect of the client first, because CheckRedirect may change a GET back to a POST.
 func (f *following) check(next *http.Request, via []*http.Request) error {
-	f.connected.Store(false) // The redirect has answered the previous request.
+	// The answer to the previous request has arrived: it is the redirect to the request next. So the connection of the
+	// previous request no longer counts.
+	f.connected.Store(false)
 	if f.client.CheckRedirect != nil {
 		if err := f.client.CheckRedirect(next, via); err != nil {
 			return err
@@ -153,8 +156,10 @@ func (f *following) unanswered(request *http.Request, redirect *http.Response, e
 		err = urlErr.Err // Unwrap the error, because a url.Error contains the URL with its query.
 	}
 	var noAddress *net.AddrError // For example, net returns an AddrError for an invalid port.
-	counts := redirect != nil || // net/http returns the redirect as the answer if CheckRedirect has stopped it.
-		usererr.As(err, &noAddress)
+	// counts is true if the error is plain and spends an attempt. The service has not received the call, or has
+	// answered the call with a redirect. If CheckRedirect has refused a redirect, net/http returns the redirect beside
+	// the error.
+	counts := redirect != nil || usererr.As(err, &noAddress)
 	// net/http has no error values for these cases.
 	switch text := usererr.Text(err); {
 	case strings.HasPrefix(text, "unsupported protocol scheme"), strings.HasPrefix(text, "http: no Host in request URL"):

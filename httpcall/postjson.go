@@ -15,8 +15,9 @@ import (
 	"github.com/compensator-go/compensator/internal/verdict"
 )
 
-// PostJSON posts v as JSON with Do and key. If into is not nil, PostJSON decodes the JSON answer into it. A handler can
-// return the error of PostJSON unchanged. PostJSON reads up to 1 MiB of the answer.
+// PostJSON sends the parameter v as JSON in a POST request. It sends the request with the function Do, and passes the
+// parameter key to Do. If the parameter into is not nil, PostJSON decodes the JSON answer into it. A handler can return
+// the error of PostJSON unchanged. PostJSON reads up to 1 MiB of the answer.
 //
 // Three cases are plain errors and spend an attempt: v cannot be encoded, the address is invalid, or a 2xx answer
 // cannot be decoded. If a 2xx answer cannot be decoded, the service has probably done the work, so the outcome is

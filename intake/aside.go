@@ -63,7 +63,9 @@ func (in *Intake) encode(it *item) (err error) {
 // retry is the handler of Config.Type.
 func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	if m.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the message is processed.
+	// Epoch 0 means that nobody has requeued the entry yet. Only after a requeue is a message that was set aside
+	// processed.
+	if m.SetAside != "" && e.Epoch == 0 {
 		return compensator.Permanent(errors.New(m.SetAside))
 	}
 	entry, err := in.entry(&m)

@@ -121,8 +121,8 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 // the connection.
 const failuresUntilSuspect = 4
 
-// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It
-// returns false if nothing is proved, and the items must be tried again.
+// The method suspect looks for a message that the log cannot store. For that, it records parts of the batch in separate
+// transactions. It returns false if it has proved nothing, and the caller must then try the items again.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -166,7 +166,7 @@ func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved boo
 	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
-	// A codec that fails even for an empty message does not blame this message.
+	// If the codec cannot even encode an empty message, the cause is the codec and not this message.
 	return err, b.trial(ctx) == nil && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 
@@ -175,7 +175,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without removes the items whose keys are in the map existing, and counts them as duplicates.
+// The method without returns the items that have no entry yet. The parameter existing has the idempotency keys of the
+// existing entries. The method counts all other items as duplicates.
 func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]bool) (remaining []*item) {
 	for _, it := range items {
 		if it.isSettled = existing[it.entry.IdempotencyKey]; it.isSettled {

@@ -43,8 +43,8 @@
 // The Intake creates the group at the beginning of the stream if the group does not exist. It also creates the group
 // again if the group disappears when Run is active. The Intake first takes the messages that this consumer left
 // unacknowledged, and then new messages. From time to time it takes over messages of consumers that have been silent
-// for Stream.Idle. It takes messages that were delivered twice without success one at a time. So a message that crashes
-// its process affects no other message.
+// for Stream.Idle. If a message was delivered twice without success, the Intake takes this message alone. So a message
+// that crashes its process affects no other message.
 //
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
 // has acknowledged. It needs Redis 7 or newer, or Valkey.
@@ -64,9 +64,11 @@
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. Suppose that
 // groups of the same name record both streams in one log. If two messages have the same id, the Intake acknowledges the
-// second message without recording it. Set Stream.Server for one of the streams to prevent this loss. A stream may use
-// one id for two messages, if the producer sets the ids. A stream that is created again after FLUSHALL does so if the
-// server's clock went back. The second message then counts as a duplicate of the first.
+// second message without recording it. Set Stream.Server for one of the streams to prevent this loss.
+//
+// Two messages of one stream may have the same id in two cases. Either the producer sets the ids, or the stream was
+// created again after FLUSHALL and the server's clock went back. The second message then counts as a duplicate of the
+// first.
 //
 // If a message of a stream repeats a field name, only the last value is kept.
 //

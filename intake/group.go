@@ -19,9 +19,9 @@ type group struct {
 	log       *slog.Logger
 
 	isCreated     bool      // the group exists, as far as this process knows
-	isOwn         bool      // this consumer may have pending messages
-	lastID        string    // up to which this consumer's pending messages have been checked
-	lastTakeover  time.Time // last search that found no pending messages of other consumers
+	isOwn         bool      // whether this consumer may have pending messages of its own
+	lastID        string    // id up to which this consumer's pending messages have been checked
+	lastTakeover  time.Time // time of the last search in which no other consumer had messages to take over
 	cleanupFailed bool
 }
 
@@ -79,8 +79,8 @@ func (g *group) nextMessages(ctx context.Context, max int64) ([]Message, error) 
 // recheckPending is called after an error, because Redis may have assigned messages to this consumer.
 func (g *group) recheckPending() { g.isOwn, g.lastID = true, "" }
 
-// make creates a group that was lost, too. Redis then redelivers acknowledged messages, and the Intake finds their
-// entries in the log.
+// The method make creates the group if it does not exist, also if Redis has lost it. After a loss, Redis delivers
+// acknowledged messages again. The Intake then finds the entries of these messages in the log.
 func (g *group) make(ctx context.Context) error {
 	if g.isCreated {
 		return nil

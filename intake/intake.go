@@ -97,7 +97,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // Pass works, which the function stop ends. If the loop ends because the Compensator is closed, ctx goes on.
+		// The context works ends when Run calls the function stop. Do not pass ctx: if the loop ends because the
+		// Compensator is closed, ctx does not end, and Run would wait for the method measure forever.
+		in.measure(works)
 	}()
 	err := in.loop(ctx, works)
 	stop()

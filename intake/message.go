@@ -57,9 +57,11 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// storedMessage is the JSON form of a Message. A field of the Message is in Binary, as base64, if its name or value is
-// no valid UTF-8. If the Message is dense, Binary also has the fields that are shorter in base64. Fields has all
-// others.
+// storedMessage is the JSON form of a Message. The field Fields has the fields of the Message as text. The field Binary
+// has the exceptions as base64. An exception is a field of the Message in one of these cases:
+//
+//   - The name or the value of the field is no valid UTF-8.
+//   - Message.dense is true, which asks for as few bytes as possible, and the field is shorter in base64.
 type storedMessage struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`

@@ -91,7 +91,7 @@ func try(ctx context.Context, c *compensator.Compensator, businessType string) e
 	return err
 }
 
-// Attempts are the attempts to record one message. Its method must not be called concurrently.
+// Attempts makes the attempts to record one message. The method Record must not be called concurrently.
 type Attempts[M any] struct {
 	recorder *Recorder[M]
 	message  M

@@ -197,7 +197,9 @@ func (w *simWorld) judge() {
 		}
 		if e.State == compensator.Dead {
 			w.tally.Dead++
-			good = good && !strings.Contains(e.LastError, "without success") // Too many processes died during the work on this message.
+			// With this text, the message is dead because too many processes died during the work on it. So it is not
+			// good.
+			good = good && !strings.Contains(e.LastError, "without success")
 		} else if !good {
 			w.fail("%s message %s is %s", says, id, e.State)
 		}
@@ -381,7 +383,8 @@ func (l *simLife) reply(ctx context.Context) {
 	}
 }
 
-// After a fault, the caller may not know whether do has run.
+// The method step calls the function do, unless a fault prevents the call. After some faults, the caller does not know
+// whether the function do has run.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {
@@ -435,7 +438,7 @@ func (s *simStore) Resolve(ctx context.Context, ref processlog.Ref) (row process
 	return row, err
 }
 
-// simTx holds entries and the rows of Work.
+// simTx is a transaction that holds entries, and in the field rows the business rows that Config.Work has inserted.
 type simTx struct {
 	*memory.Tx
 	l      *simLife

@@ -17,9 +17,10 @@ import (
 // Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. The method Open takes the Config
 // for the messages of the group.
 //
-// Two Streams with the same Stream, Group and Server count as one source for a log, even on two Redis servers. If two
-// of their messages have the same id, the second counts as a duplicate and is lost. Different servers and database
-// numbers do generate equal ids. Set Server to different names to prevent that.
+// If two Streams have the same Stream, Group and Server, a log takes them for one source, even if they are on two Redis
+// servers. If a message of each has the same id, the second message counts as a duplicate and is lost. Equal ids occur,
+// because each server, and each database number of a server, generates ids by itself. So give the two Streams different
+// names in Server.
 type Stream struct {
 	Redis  redis.UniversalClient // client, which the caller closes; Run uses one of its connections most of the time
 	Stream string                // the key of the stream

@@ -132,7 +132,7 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
 }
 
-// A message that kills its processes causes redelivery of all messages of its batch.
+// If a message kills each process that receives it, all messages of its batch are delivered again.
 // Failure: F99
 func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()

@@ -33,8 +33,10 @@ func TestUnfitSessionOfThePoolSetsNoMessageAside(t *testing.T) {
 					return decode(m)
 				}
 				in := r.open(r.New(cfg), r.spec(), reads)
-				r.Spoil(cfg.DB, spoil) // The trial meets this session.
-				r.add(1, 1)            // A batch would be halved, and its halves would meet another session.
+				// Before its first read, the Intake tries an entry in this session.
+				r.Spoil(cfg.DB, spoil)
+				// Add only one message. The Intake would halve a larger batch and record the halves in other sessions.
+				r.add(1, 1)
 				r.start(in)
 				r.Eventually(func() bool { return r.Count("common_process_log") == 1 }, "it is recorded")
 				r.requireBooks(1, 0)

@@ -185,7 +185,9 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.enqueue(dueIn("order", 1, 30*time.Minute)) // The stored time may be the end of a lease, so it stays.
+	// Enqueue keeps the stored time of an entry that the queue already has, because this time may be the end of a
+	// lease.
+	t.enqueue(dueIn("order", 1, 30*time.Minute))
 	t.requireWithinMinute(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.requireWithinMinute(time.Hour, t.peek("order"))
@@ -436,7 +438,8 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// reportsLost requires the same answer of Peek, Enqueue and Claim. It enqueues entry 1, due in an hour.
+// reportsLost returns whether the queue reports the type as lost. It requires that Peek, Enqueue and Claim agree on
+// this. Its call of Enqueue adds entry 1 of the type, due in an hour.
 func (t *queueTest) reportsLost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
@@ -450,7 +453,7 @@ func (t *queueTest) reportsLost(businessType string) bool {
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
-	t.reportsLost("order") // A queue may report a type that was never rebuilt as lost.
+	t.reportsLost("order") // Before the first rebuild of a type, a queue is free to report the type as lost or not.
 	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))

@@ -64,7 +64,7 @@ func everyStorePromise() []storePromise {
 
 type storePromise struct {
 	name    string
-	writers bool // it needs several transactions that write at the same time
+	writers bool // whether the test needs several transactions that write at the same time
 	test    func(*storeTest)
 }
 
@@ -313,7 +313,8 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// assertFollows asserts that one write lies between two rows.
+// assertFollows asserts that exactly one write has changed a row. The parameters are the row before the write and the
+// row after the write.
 func (t *storeTest) assertFollows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

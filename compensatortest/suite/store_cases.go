@@ -131,7 +131,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 		}
 		outcomes = append(outcomes, o)
 	}
-	for range 2 { // The answer may have been lost.
+	for range 2 { // A caller repeats Settle if its answer was lost. The second call must have the same results.
 		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
 		require.NoError(t, err)
 		states, cases := t.statesOf(ids), t.casesOf(ids)
@@ -183,7 +183,8 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// OpenCases below gets the row of closed as it was before this requeue, when the entry was dead.
+	// The variable closed keeps the row as it was when the entry was dead. The requeue below does not change the
+	// variable. So the later call of openCases passes an outdated row.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)

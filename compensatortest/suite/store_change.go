@@ -15,7 +15,7 @@ import (
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
 	to    processlog.State // ignored for reschedule and erase, which keep the state
-	epoch uint32           // added to the epoch
+	epoch uint32           // number by which the action raises the epoch of the entry
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},

@@ -220,10 +220,12 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		row := t.insertOne("put off")
 		began := time.Now()
 		putOff(row)
+		// Claim every 300 µs. So if the store makes the entry due only one millisecond too early, a claim still
+		// succeeds before the delay is over, and the last assertion fails.
 		require.Eventually(t, func() bool {
 			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
-		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // This finds an entry that is due a millisecond early.
+		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name)
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
 	}
 }

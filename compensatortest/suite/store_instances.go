@@ -63,7 +63,9 @@ func (t *storeTest) endedInstanceStaysEnded() {
 	require.NoError(t, err)
 	require.Len(t, ended, 1)
 	assert.Equal(t, processlog.InstanceEnded, ended[0].State())
-	for _, again := range []bool{false, true} { // A write whose answer was lost may arrive late.
+	// A write whose answer was lost may reach the store late, after the write that ended the process. The late write
+	// may be an ordinary write, or the write of the end for a second time.
+	for _, again := range []bool{false, true} {
 		require.NoError(t, t.ops().WriteInstance(t.ctx, a, 0, again))
 		after, err := t.ops().Instances(t.ctx)
 		require.NoError(t, err)

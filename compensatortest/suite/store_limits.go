@@ -164,14 +164,16 @@ func (t *storeTest) startsTakenInAdvanceAreCounted() {
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, []int{8}, asked["b"])
 
-	// The second claim has taken starts of key "a".
+	// ReturnStarts ignores a key if a later claim has taken starts of this key. This call returns starts of the first
+	// claim. The second claim has taken starts of key "a", so only the starts of key "b" come back.
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: found.Rooms["a"].Granted}, "b": {Starts: 8, Granted: found.Rooms["b"].Granted}}))
 	require.Equal(t, 2, left("a"))
 	require.Equal(t, 8, left("b"))
 	require.NoError(t, t.Store.ReturnStarts(t.ctx, limit, map[string]processlog.Unused{"a": {Starts: 2, Granted: again.Rooms["a"].Granted}}))
 	require.Equal(t, 4, left("a"))
 
-	// A claim calls Advance neither for an entry that needs no permit, nor under a limit with Concurrent.
+	// A claim does not call StartLimit.Advance in two cases: the entry needs no permit, or the field Concurrent of the
+	// limit is set.
 	clear(asked)
 	free := limit
 	free.Key = func(*processlog.Row) (string, bool, bool) { return "a", false, true }
@@ -402,8 +404,8 @@ func (t *storeTest) entryThatTheDatabaseRefusesTakesNoStart() {
 	require.Len(t, found.Refused, 1)
 	assert.Equal(t, ids[0], found.Refused[0].ID)
 	mine := idsOf(found.Mine)
-	// A store may take a permit for a row before the database refuses the row. The store then returns the permit, and
-	// only this second claim can use it.
+	// A store may take a permit for the first row, and the database then refuses to write this row. After that, the
+	// store returns the permit. The first claim can no longer use it for another row, so claim a second time.
 	mine = append(mine, idsOf(t.claimLimited(limit, token(1), time.Minute, ids[1:]...).Mine)...)
 	assert.Equal(t, ids[1:3], mine)
 	assert.Empty(t, t.claimLimited(limit, token(2), time.Minute, ids[1:]...).Mine)

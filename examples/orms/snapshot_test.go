@@ -107,8 +107,9 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				return err
 			})
 		}
-		// Without the Connector, Record can read the duplicate behind the snapshot only with a lock. If the server
-		// isolates snapshots, this lock aborts the transaction.
+		// The transaction's snapshot does not show the duplicate, which was committed later. Without the Connector,
+		// Record can read this entry only with a lock. If the server isolates snapshots, this lock aborts the
+		// transaction.
 		if err := order("behind", true); isolated && !watched {
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.ErrorContains(t, err, "1020")

@@ -86,7 +86,7 @@ func (s *shop) pay(ctx context.Context, o Order) error {
 		return err
 	}
 	if n, err := paid.RowsAffected(); err != nil || n == 0 {
-		return err // The order was already paid.
+		return err // If err is nil, the order was already paid, so there is nothing left to do.
 	}
 	shipping := s.packParcel
 	if o.Drone {

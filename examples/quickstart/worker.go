@@ -36,7 +36,7 @@ type worker struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	gone  chan struct{} // closed when the process has ended
-	err   error         // result of the process; read it after gone is closed
+	err   error         // result of the process; read it only after the channel gone is closed
 }
 
 func startWorker(ctx context.Context, db *database) (*worker, error) {

@@ -160,7 +160,7 @@ func answer(w http.ResponseWriter, r *http.Request, refunds *refundType) {
 		http.NotFound(w, r)
 	case errors.As(err, &ended) && ended.State != compensator.Dead: // cancelled, compensated or settled manually
 		http.Error(w, "the refund is "+ended.State.String(), http.StatusConflict)
-	case ended != nil, errors.Is(err, context.DeadlineExceeded): // a dead entry may still succeed: a person decides
+	case ended != nil, errors.Is(err, context.DeadlineExceeded): // not ended yet, or dead until a person decides
 		w.Header().Set("Location", r.URL.EscapedPath())
 		w.WriteHeader(http.StatusAccepted)
 	default:

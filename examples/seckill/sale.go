@@ -25,7 +25,8 @@ func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return t, s.storeOutcome(ctx, t, err) // Redis now has the ticket as confirmed, as given back, or as still open.
 }
 
-// sell stores the ticket, its entry and the taken piece in one transaction.
+// sell stores the ticket and the entry of the ticket in one transaction. The same transaction takes a piece from the
+// stock in the database.
 func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if err := s.InsertTicket(ctx, tx, t); err != nil {
@@ -75,7 +76,7 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		t, err := s.SetPaid(ctx, tx, id)
-		if err != nil || t.ID == "" { // It is already paid.
+		if err != nil || t.ID == "" { // SetPaid returns neither a ticket nor an error if the order is already paid.
 			return err
 		}
 		_, err = s.Closing.CancelTx(ctx, tx, t.CloseKey())

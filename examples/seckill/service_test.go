@@ -28,8 +28,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world has a running service, and in the field other a second sale on the same servers. Nobody calls other.Run, so the
-// second sale does only what the test calls.
+// world has a running service. The field other holds a second sale on the same servers. Nobody calls the method Run of
+// the second sale, so this sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -147,7 +147,7 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 2, 2*time.Second })
 	w.Buy("ann")
 	order := w.Await("ann", shop.StateOpen)
-	for range 2 { // The first answer may have been lost.
+	for range 2 { // A buyer who got no answer to the payment pays again. Both payments must succeed.
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
@@ -208,8 +208,8 @@ func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	full := func(channel *amqp091.Channel) error {
 		return channel.Publish("", queue, true, false, amqp091.Publishing{Body: []byte("{{in the way}")})
 	}
-	// The consumer may declare the deleted queue before the function refusing does. Then the function refusing fails,
-	// and the test repeats all three steps.
+	// The test deletes the queue, declares a queue that refuses messages, and fills it. The service's consumer may
+	// declare the deleted queue first. Then the declaration of the test fails, and the test repeats all three steps.
 	require.Eventually(t, func() bool {
 		return w.service.OnBroker(servers.Delete(queue), refusing, full) == nil
 	}, time.Minute, time.Millisecond)
@@ -260,7 +260,9 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // With this age, no other process gives the ticket back.
+	// Other processes give a ticket back only when it is older than the setting abandon. During this test, no ticket
+	// becomes an hour old, so only the failed purchase itself gives its ticket back.
+	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour })
 	require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
 	w.Exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
 	w.Refused(w.Buy("ben"), http.StatusServiceUnavailable, "try_again")

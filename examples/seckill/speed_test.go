@@ -58,7 +58,9 @@ func BenchmarkSale(b *testing.B) {
 		return server.URL
 	}
 	address := serve(ours)
-	later := func(d time.Duration) func() { return func() { ours.later = d } } // No request is running now.
+	// The returned function runs between two measurements. At that time no request reads the field later, so the write
+	// needs no lock.
+	later := func(d time.Duration) func() { return func() { ours.later = d } }
 	arms := []*arm{
 		{name: "with the log, orders made meanwhile", address: address, prepare: later(0)},
 		{name: "with the log, orders made after the rush (`-later 3s`)", address: address, prepare: later(3 * time.Second)},
@@ -124,8 +126,9 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// table returns the table of the medians over all rounds. The last two columns compare each version with one of the two
-// versions without the log. For each round they divide the purchases accepted per second of the two versions. A cell
+// table returns the table of the medians over all rounds, with one line for each version of the service. Two versions
+// work without the log, and each of the last two columns belongs to one of them. For each round, a cell of these
+// columns divides the accepted purchases per second of the line's version by those of the column's version. The cell
 // has the median ratio, and in brackets the lowest and the highest ratio.
 func table(arms []*arm) string {
 	var t strings.Builder

@@ -21,7 +21,8 @@ func (p plain) Sell(ctx context.Context, wanted shop.Purchase) (shop.Ticket, err
 	return p.sellBare(ctx, wanted, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
 }
 
-// The function more adds statements to the transaction.
+// sellBare sells a piece without the log. The parameter more is a function that runs further statements in the
+// transaction.
 func (s *sale) sellBare(ctx context.Context, wanted shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
 	t := shop.NewTicket(wanted)
 	if err := s.counter.take(ctx, &t); err != nil {

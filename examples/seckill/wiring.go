@@ -127,7 +127,8 @@ func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compen
 	return entries
 }
 
-// publish fails a nil entry.
+// publish relays the entries to the queue, and returns an outcome for each entry. The outcome of a nil entry is an
+// error.
 func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []error {
 	outcomes := make([]error, len(entries))
 	var left []*compensator.Entry

@@ -19,7 +19,8 @@ func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return t, s.take(ctx, &t)
 }
 
-// entry closes the message's order and is due when the time to pay is over. A malformed message waits for a person.
+// entry returns the entry that closes the message's order. The returned entry is due when the time to pay is over. For
+// a malformed message, the method entry returns an error, so the message waits for a person.
 func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	t, err := s.ticketOf(m)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensato
 		return compensator.Permanent(err) // The message names no ticket of this sale, so a person must look at it.
 	}
 	ended, err := s.insertEnded(ctx, tx, t)
-	if err != nil || !ended { // The ticket was sold.
+	if err != nil || !ended { // Without an error, false means that the ticket was sold.
 		return err
 	}
 	_, err = s.Returning.Record(ctx, tx, t, t.Options(t.ReturnKey()))

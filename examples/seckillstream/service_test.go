@@ -25,8 +25,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world has a running service, and in the field other a second sale on the same servers. Nobody calls other.Run, so the
-// second sale does only what the test calls.
+// world has a running service. The field other holds a second sale on the same servers. Nobody calls the method Run of
+// the second sale, so this sale does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -138,7 +138,7 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 2, 2*time.Second })
 	w.Buy("ann")
 	order := w.Await("ann", shop.StateOpen)
-	for range 2 { // The first answer may have been lost.
+	for range 2 { // A buyer who got no answer to the payment pays again. Both payments must succeed.
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
@@ -219,7 +219,8 @@ func (w *world) unread() int {
 	return int(stats.Lag)
 }
 
-// The new counter does not include a ticket that was read before, so the database must not sell it.
+// A message may come from an earlier edition of the counter. The counter was then filled again without the message's
+// ticket, so the database must not make an order of this ticket.
 func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })

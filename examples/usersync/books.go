@@ -19,7 +19,7 @@ type books struct {
 
 	stored  int              // users in the database
 	synced  map[message]int  // number of times each user is in the directory
-	said    map[message]bool // whether the log says done
+	said    map[message]bool // whether the log says that the user is synced
 	failed  map[message]bool // whether the log says that a person must look
 	waits   []time.Duration  // time from upload to directory, in ascending order
 	queued  int

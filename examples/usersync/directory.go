@@ -10,14 +10,17 @@ import (
 )
 
 // fate says what goes wrong with the messages about one user. It depends on the user's id and a seed, so that the
-// library and the hand-written version meet the same faults. The parameter sending of the functions is the number of
-// the message about this user: 0 for the first message, 1 for the second.
+// library and the hand-written version meet the same faults.
+//
+// A user may get several messages, one after the other. The first messages are lost, the next ones are forgotten, the
+// next ones hang, and the next ones fail. All later messages succeed, unless the directory refuses the user. The
+// methods of fate number the messages about one user from 0, and their parameter sending is the number of a message.
 type fate struct {
 	slow      time.Duration // duration of the work on this user
 	lost      int           // number of messages that are lost on their way
-	forgotten int           // after the lost messages: number of messages that a consumer acknowledges without doing anything
-	hangs     int           // after the forgotten messages: number of messages that run into the consumer's time limit
-	fails     int           // after the hanging messages: number of messages that fail
+	forgotten int           // number of messages that a consumer acknowledges without doing anything
+	hangs     int           // number of messages that run into the consumer's time limit
+	fails     int           // number of messages that fail
 	refused   bool          // whether the directory refuses this user forever
 }
 
@@ -79,8 +82,8 @@ func mix(h uint64) uint64 {
 // hopeless reports whether no number of tries can sync this user.
 func (f fate) hopeless() bool { return f.refused || f.hangs == always }
 
-// vanishes reports whether this message is lost on its way. slips reports whether a consumer acknowledges it without
-// doing anything.
+// vanishes reports whether this message is lost on its way. slips reports whether a consumer acknowledges this message
+// without doing anything.
 func (f fate) vanishes(sending int) bool { return sending < f.lost }
 func (f fate) slips(sending int) bool    { return !f.vanishes(sending) && sending < f.lost+f.forgotten }
 

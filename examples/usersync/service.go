@@ -20,7 +20,7 @@ import (
 type settings struct {
 	delay   time.Duration // time after the upload until a user who is not synced is sent again
 	again   time.Duration // time between two sendings; not used by the hand-written version, which sends a user only once more
-	most    int           // number of sendings after the first before a person gets the user
+	most    int           // how often a user is sent again; after that, a person must look at the user
 	limit   time.Duration // time limit of a consumer's work on one user
 	workers int           // consumers in one process
 	lease   time.Duration

@@ -245,7 +245,9 @@ func TestStoppingServiceFinishesItsUsers(t *testing.T) {
 	uncommitted, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
 	require.NoError(t, err)
 	defer uncommitted.Rollback()
-	begun := func() bool { // A consumer completes the entry at the start of a long transaction, so an uncommitted read shows that it has begun.
+	// A consumer first completes the entry, and then works on the user in the same long transaction. So an uncommitted
+	// read of the completed entries shows on which users the consumers have begun to work.
+	begun := func() bool {
 		var n int
 		err := uncommitted.QueryRow(`SELECT COUNT(*) FROM usersync_log WHERE state = 1`).Scan(&n)
 		return err == nil && n == len(slow)

@@ -69,8 +69,8 @@ func (s *syncer) register() (err error) {
 	return err
 }
 
-// toQueue returns a Route to the queue. The function sending returns the number of an entry's message, and the Route
-// puts this number into the message's header.
+// toQueue returns a Route to the queue. The Route puts a number into the header of each message. It gets this number
+// from the parameter sending, a function of the entry.
 func (s *syncer) toQueue(sending func(*compensator.Entry) int) rabbitmq.Route {
 	return func(e *compensator.Entry) (rabbitmq.Destination, error) {
 		return rabbitmq.Destination{Key: s.queue(), Headers: amqp091.Table{sendingHeader: int32(sending(e))}}, nil

@@ -77,7 +77,7 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 			c.count(func(h *Answers) { h.LeftBusy++ })
 			return
 		case answer.Code == "sold_out":
-		case !c.hold(ctx, p, mood): // The buyer has paid, or leaves the order unpaid on purpose.
+		case !c.hold(ctx, p, mood): // The service did not give the piece back, so the buyer does not try again.
 			return
 		}
 		again := time.Duration(mood.Float64() * float64(c.Span) / 2)

@@ -63,8 +63,10 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 
 const (
 	longestFilling = 5 * time.Second
-	clockTick      = 2 * time.Millisecond // Redis derives ids from its clock, so wait until its clock shows another millisecond than before it was emptied.
-	watchEvery     = time.Second
+	// Redis derives the ids of messages from its clock in milliseconds. After Redis has lost its data, it could give an
+	// old id again in the same millisecond. So Rebuild waits until the clock has moved on.
+	clockTick  = 2 * time.Millisecond
+	watchEvery = time.Second
 )
 
 // Watch fills a lost counter even if nobody buys. Several processes may run Watch at the same time.

@@ -56,11 +56,12 @@ type Ticket struct {
 // NewTicket returns a ticket for a new purchase.
 func NewTicket(p Purchase) Ticket { return Ticket{ID: rand.Text(), Goods: p.Goods, Buyer: p.Buyer} }
 
-// CloseKey and ReturnKey return the idempotency keys of entries that both sales have.
+// CloseKey returns the idempotency key of the entry that closes the ticket's order.
 func (t Ticket) CloseKey() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close/" + t.ID)
 }
 
+// ReturnKey returns the idempotency key of the entry that returns the ticket's piece to Redis.
 func (t Ticket) ReturnKey() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("return/" + t.ID)
 }

@@ -18,7 +18,7 @@ import (
 
 type Order struct {
 	ID     string
-	Broken bool // its closing always fails
+	Broken bool // every attempt to close this order fails
 }
 
 const dsn = "file:shop.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
@@ -64,7 +64,7 @@ func place(ctx context.Context, c *compensator.Compensator, closeOrder *compensa
 			return err // err is nil if the same order was placed before
 		}
 		if slices.Contains(os.Args, "refuse") {
-			return errors.New("the customer has no credit") // rolls both back
+			return errors.New("the customer has no credit") // rolls the transaction back, so the entry does not exist
 		}
 		_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID)
 		return err
