@@ -11,7 +11,9 @@ import (
 	"time"
 )
 
-// clockSource cannot move the apps' clocks, because Go programs read the clock without a C library.
+// clockSource is the source of a C library that moves the clocks of the database server and of Redis. LD_PRELOAD loads
+// this library into the servers. The library cannot move the apps' clocks, because Go programs read the clock without
+// the standard C library.
 //
 //go:embed testdata/clock.c
 var clockSource []byte

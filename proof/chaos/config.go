@@ -38,9 +38,9 @@ type Config struct {
 type Faults struct {
 	None  bool
 	Kinds []string      // nil: all kinds
-	Most  int           // default 3
-	Hold  time.Duration // mean (default 2 s)
-	Calm  time.Duration // mean (default 1 s)
+	Most  int           // largest number of faults in one round (default 3)
+	Hold  time.Duration // mean of the random part of a fault's duration (default 2 s)
+	Calm  time.Duration // mean pause after a round of faults (default 1 s)
 }
 
 func (cfg Config) withDefaults() Config {

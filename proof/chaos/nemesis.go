@@ -19,8 +19,8 @@ type fault struct {
 	shares  string
 	strike  func(*strike) error
 
-	// The duration of a fault has two parts. The field takes is the fixed part. The other part is on average the field
-	// holds, multiplied by Config.Faults.Hold.
+	// A fault lasts for the fixed time in the field takes, plus a random time. The mean of the random time is
+	// Config.Faults.Hold multiplied by the number in the field holds.
 	takes time.Duration
 	holds float64
 }

@@ -106,7 +106,8 @@ func (r *replayer) replay(ctx context.Context, businessType string, stops bool) 
 		}
 	}
 	r.awaitTrial(ctx, id)
-	for ctx.Err() == nil { // After a stop, this must change nothing.
+	// Continue the action until it is over. If the action was stopped before, ContinueBulk must change no entry.
+	for ctx.Err() == nil {
 		err := r.admin.ContinueBulk(context.Background(), replayActor, id)
 		if view, viewErr := r.admin.Bulk(context.Background(), replayActor, id); r.isOver(err) && viewErr == nil && view.Left == 0 {
 			return

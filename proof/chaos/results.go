@@ -30,7 +30,8 @@ type booking struct {
 
 type bookingKey struct{}
 
-// If the transaction cannot begin after bookCall, bookThen does not run.
+// bookings is the middleware of the type "book". The library calls bookCall first, and then bookThen in a transaction.
+// If this transaction cannot begin, bookThen does not run. In this case, bookings writes the end of the attempt.
 func (p *appProcess) bookings(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		b := new(booking)

@@ -143,7 +143,9 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// On a busy machine the reconciler runs late entries without the queue, so the value is only reported there.
+// spurious limits the share of ids that claims ask for and do not get. On a busy machine, entries start later than the
+// grace period, so the reconciler claims them first. Later claims ask for these ids without success. So on a busy
+// machine, the share is only reported and not judged.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

@@ -110,7 +110,8 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 			s.add(names[strings.ToLower(name)], value)
 		}
 	}
-	var length float64 // length of the history list, which MySQL reports in this table
+	// MariaDB reports the length of InnoDB's history list as a status variable, and MySQL in the table innodb_metrics.
+	var length float64
 	if st.sql.Flavor == "mysql" && st.db.QueryRowContext(ctx, "SELECT count FROM information_schema.innodb_metrics WHERE name='trx_rseg_history_len'").Scan(&length) == nil {
 		s.add(sqlHistory, length)
 	}

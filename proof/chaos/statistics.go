@@ -30,8 +30,8 @@ func withProcess(dsn, process string) string {
 
 var statColumns = []string{"recorded", "succeeded", "compensated", "dead", "failed"}
 
-// The triggers copy the counts of a minute before FoldStats adds up all processes. If a process writes the same minute
-// again, the copy has its last counts.
+// FoldStats replaces the rows of single processes by the sums of all processes. So triggers copy each row of a process
+// to the table stat_trail as soon as the row is written. If the row is written again, the copy gets the new counts.
 var statSchema = []string{
 	"CREATE TABLE stat_trail (process VARCHAR(32) NOT NULL, instance VARCHAR(32) NOT NULL, `at` BIGINT NOT NULL, business_type VARCHAR(64) NOT NULL, " +
 		strings.Join(statColumns, " BIGINT NOT NULL, ") + " BIGINT NOT NULL, PRIMARY KEY (instance, `at`, business_type)) ENGINE=InnoDB",
@@ -109,7 +109,9 @@ func (st *stage) checkStatistics() {
 		least, most := expectedCounts(list, until, dropped[of])
 		certain.add(least)
 		for i, n := range counted[of] {
-			if i == 0 && !st.cfg.Careful { // Other producers report entries as committed that they have rolled back to a savepoint.
+			// Column 0 counts recorded entries. Without Careful, producers also report entries as committed that a
+			// rollback to a savepoint has undone.
+			if i == 0 && !st.cfg.Careful {
 				continue
 			}
 			if n < least[i] || n > most[i] {
@@ -125,9 +127,14 @@ func (st *stage) checkStatistics() {
 	st.checkFoldedStatistics(total)
 }
 
-// If the answer to the write of an outcome is lost, another process may change the entry before the write is repeated.
-// Then the process reports the outcome as dropped and does not count it. The lower bound of recorded entries is 0,
-// because a process counts an entry as recorded only if it has seen the commit.
+// expectedCounts returns the lowest and the highest right counts of one process and type.
+//
+// A process repeats the write of an outcome if it got no answer to the first write. Another process may have changed
+// the entry in between. Then the first process reports its outcome as dropped and does not count it, although the log
+// has the change. So each dropped outcome lowers the lower bounds by 1.
+//
+// The lower bound of recorded entries is 0, because a process counts an entry as recorded only if it has seen the
+// commit.
 func expectedCounts(list []logChange, until time.Duration, dropped int64) (least, most statCounts) {
 	for _, change := range list {
 		if most.add(change.counts); change.at <= until {
@@ -166,8 +173,9 @@ func (st *stage) droppedOutcomes() (dropped map[processOfType]int64, err error) 
 }
 
 const (
-	// The process may count a later outcome in the next minute: the faults move the database's clock by up to 8 s, and
-	// delay answers by some seconds.
+	// The row of a minute surely counts the changes in the first 25 s of this minute. The process may count a change
+	// after that in the next minute, because faults move the database's clock by up to 8 s and delay answers by some
+	// seconds.
 	storedSurely = 25 * time.Second
 	// Faults may delay the write of a minute's counts by another minute.
 	lostAtMost = 2 * time.Minute

@@ -43,7 +43,7 @@ const (
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
 	typeBook   = "book"   // calls outside the database, and then writes in the transaction of its success; has bookLimit
-	typeRush   = "rush"   // acts outside the database; has rushLimit, so that claims take starts in advance
+	typeRush   = "rush"   // acts outside the database; has rushLimit, of which a claim also takes starts for later claims
 	typeOrphan = "orphan" // has no handler
 )
 
@@ -93,8 +93,9 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 	return errors.Join(errs...)
 }
 
-// bookLimit has a Concurrent, so a claim takes no starts in advance. Under rushLimit, a claim takes many starts in
-// advance.
+// Under a limit without Concurrent, a claim may take starts in advance: it reserves more starts of the limit than it
+// leases entries, and later claims use them. rushLimit makes claims take many starts in advance. bookLimit sets
+// Concurrent, so claims take no starts in advance.
 var (
 	bookLimit = compensator.Limit{Rate: compensator.PerSecond(20), Burst: 3, Concurrent: 3, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), bookPartners) }}
 	rushLimit = compensator.Limit{Rate: compensator.PerSecond(40), Burst: 20, Key: func(e *compensator.Entry) string { return partnerOf(string(e.IdempotencyKey), rushPartners) }}
@@ -204,7 +205,7 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// The library lengthens delays below leastWait to it.
+// leastWait is the shortest delay of a retry. If a handler asks for a shorter delay, the library uses leastWait.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")

@@ -15,8 +15,8 @@ type Fault struct {
 // these parts.
 const (
 	TouchesApp        = "app"         // The fault stops or kills Target.
-	TouchesDatabase   = "database"    // The fault affects the database, for all apps.
-	TouchesAppToDB    = "app to db"   // The fault affects the database, for Target only.
+	TouchesDatabase   = "database"    // The fault affects the database or the connections of all apps to the database.
+	TouchesAppToDB    = "app to db"   // The fault affects the connections of one app, Target, to the database.
 	TouchesQueue      = "queue"       // Redis is slow or cannot be reached.
 	TouchesQueueData  = "queue data"  // Redis loses data.
 	TouchesLocks      = "locks"       // Rows or the table are locked.

@@ -11,7 +11,7 @@ type ResultRow struct {
 	Result Result `json:"result"`
 }
 
-// Waited is written only if the answer names an entry.
+// Waited is the answer to a call that waited for the result of an entry. An answer without an entry is not written.
 type Waited struct {
 	At      int64   `json:"at"`
 	Asked   string  `json:"asked"` // idempotency key that the caller waited for

@@ -144,10 +144,13 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// mayMake reports whether the call a can have caused the step s of its entry. Three things must be true:
-//   - The step lies within the time of the call.
-//   - If the step sets a due time, this time is the requested one.
-//   - If the step ended the entry, the call's answer says whether the entry was dead before. The answer must be right.
+// mayMake reports whether a call, the parameter a, can have caused a step of an entry, the parameter s. Three things
+// must be true:
+//   - The step lies between the beginning of the call and the answer, if there is an answer. mayMake does not check
+//     this if the database's clock was moved at that time.
+//   - If the step sets a due time, the call requested this time.
+//   - If the step ended the entry and the call was answered, the answer says correctly whether the entry was dead
+//     before.
 func (l *Ledger) mayMake(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)

@@ -4,8 +4,9 @@ import "github.com/compensator-go/compensator/proof/chaos/history"
 
 // checkEarly requires that no claim takes an entry that is not due or is leased.
 //
-// A claim selects rows in one statement and updates them in another. If the clock is set back between the two, the
-// claim looks too early by as much. checkEarly counts such a claim and does not judge it.
+// A claim selects rows in one statement and updates them in another. The database's clock may be set back between the
+// two statements. Then the update seems to come before the due time, although the entry was due when it was selected.
+// checkEarly counts a claim that looks early by no more than the clock was set back, and does not judge it.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
 	l.eachEntry(func(e *Entry) {
@@ -86,11 +87,14 @@ func (s *step) dueIn(wanted []delay) bool {
 	return false
 }
 
-// If the handler named a time, only that time is allowed.
+// allowedDelays returns the delays after which the entry may become due. If the handler asked for a delay, only this
+// delay is right, except in a batch. Nil means that any delay is right.
 func (l *Ledger) allowedDelays(a *attempt) []delay {
 	switch {
 	case a != nil && (a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze):
-		if a.batch > 0 { // An entry that waits to run alone becomes due at once when its process stops.
+		// If a batch times out, the library ignores the verdicts of its handler, and each entry waits to run alone. If
+		// the process stops during this wait, the entry becomes due at once.
+		if a.batch > 0 {
 			return []delay{exactly(a.after), exactly(0)}
 		}
 		return []delay{exactly(a.after)}

@@ -14,9 +14,9 @@ type Entry struct {
 	steps       []step
 	attempts    []attempt
 	effects     []history.EffectRow
-	row         *history.Row // row at the end of the run (nil: deleted or never there)
+	row         *history.Row // row of the entry in the log at the end of the run (nil: deleted or never there)
 	rowPlace    Place
-	result      *history.ResultRow // its row of the table of results at the end of the run, or nil
+	result      *history.ResultRow // row of the entry in the table of results at the end of the run (nil: none)
 	resultPlace Place
 	deleted     bool
 	torn        []Place // audit rows that do not start from the result of the audit row before

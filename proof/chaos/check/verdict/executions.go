@@ -13,7 +13,8 @@ const lostForNoReason = 1 // per thousand
 // checkExecutions requires that each claim leads to at most one run of the entry, in one process. An entry of a batch
 // may run twice if the batch returned no verdict about it.
 //
-// A lease that was lost without an outcome needs a reason: its process died, or a fault prevented the renewal.
+// A lease that was lost without an outcome needs a reason. The process that held the lease died, for example, or a
+// fault prevented the renewal.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -75,9 +76,10 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 
 // runsAgain reports whether one claim may run an entry twice: first in a batch and then alone. The parameter a is the
 // attempt in the batch. The parameter again is the attempt alone. A second run is right in two cases:
-//   - The batch returned no verdict about the entry. A batch may hold a single entry.
-//   - The batch timed out. The entry may have got a verdict before the timeout. Then the second run must begin after
-//     the timeout.
+//   - The batch returned no verdict about the entry, or the attempt reports the timeout. The batch may hold only this
+//     entry.
+//   - The batch timed out after it had decided about the entry, while it worked on other entries. Then the second run
+//     must begin after the timeout.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -92,9 +94,13 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// mayLoseLease reports whether the history explains why the lease before the given claim was lost. Its process died, or
-// a fault or a stall hit that process. If no attempt ran under the lease, the history does not tell which process held
-// the lease. In this case, the death or a fault of any process explains the loss.
+// mayLoseLease reports whether the history explains why the lease before the given claim was lost. Each of these events
+// explains the loss:
+//   - The process that held the lease died.
+//   - A fault or a stall hit this process.
+//
+// If no attempt ran under the lease, the history does not tell which process held the lease. In this case, an event of
+// any process explains the loss.
 func (l *Ledger) mayLoseLease(e *Entry, claim *step) bool {
 	renewed, _ := e.lastLease(claim.old.version)
 	if renewed == nil {

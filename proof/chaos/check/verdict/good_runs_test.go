@@ -199,7 +199,8 @@ var strangeRuns = map[string]func(s *story){
 		e.claim().run("app1").end(history.OutcomeFail).fail()
 		s.clock()
 		s.skew = 0
-		e.claim() // The claim decided before the clock jumped, and wrote afterwards.
+		// This claim selected the entry before the clock was set back, and updated the entry afterwards.
+		e.claim()
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()

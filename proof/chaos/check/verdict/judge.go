@@ -23,7 +23,7 @@ type Check struct {
 	Findings   []Finding
 	Notes      []string
 
-	whenAny bool // whether a run may have no case of this check
+	whenAny bool // whether a run counts even if this check found nothing to look at
 }
 
 type Finding struct {

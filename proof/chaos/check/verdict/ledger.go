@@ -38,9 +38,9 @@ type Place struct{ file, line int32 }
 type process struct {
 	app     string
 	started int64
-	last    int64 // time of its last line
-	ended   bool  // whether it ended normally, with MarkExit
-	killed  bool  // whether it ended without MarkExit, and its app was started again
+	last    int64 // time of the last line that the process wrote
+	ended   bool  // whether the process ended normally, with MarkExit
+	killed  bool  // whether the process ended without MarkExit, and its app was started again
 }
 
 func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
@@ -106,7 +106,8 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// A transaction that has a row in the table committed, even if the COMMIT returned an error.
+// findSeen sets the field seen of each transaction whose insert is in the audit. The audit proves that this transaction
+// has committed, even if the COMMIT returned an error.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

@@ -46,7 +46,9 @@ func load(files []string) (*Ledger, error) {
 	}()
 	b := newBuilder(files)
 	var firstErr error
-	for c := range chunks { // Receive until the channel is closed, because a reader would otherwise block forever.
+	// Receive until the channel is closed, even after an error. Otherwise the goroutines that read the files would
+	// block forever when they send.
+	for c := range chunks {
 		if firstErr == nil {
 			firstErr = c.err
 		}

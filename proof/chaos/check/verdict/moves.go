@@ -26,6 +26,7 @@ var (
 	waiting = []int8{pending, retrying}
 )
 
+// change says how a move changes one column of a row.
 type change int
 
 const (
@@ -34,11 +35,11 @@ const (
 	minusOne
 	zero
 	fresh
-	kept       // stays the same, or becomes one less if a reschedule discards a running attempt
-	now        // becomes the present time of the database
-	nowOrLater // becomes the present time or later
-	ended      // becomes 0 from another value, because a lease is released
-	renewed    // becomes the present time or later, because a lease is taken or renewed
+	kept       // The value stays the same. If a reschedule discards a running attempt, the value may become one less.
+	now        // The value becomes the database's present time.
+	nowOrLater // The value becomes the database's present time or a later time.
+	ended      // The end of a lease becomes 0: the lease is given up.
+	renewed    // The end of a lease becomes the database's present time or later: the lease is taken or renewed.
 )
 
 // Columns that a move does not list keep their values.
@@ -67,7 +68,7 @@ const (
 	moveClaim           = "claim"
 	moveOwnClaim        = "claim of its own" // by the process that inserted the row with a lease
 	moveRelease         = "release"
-	moveFence           = "fence" // takes the permit of a lease that has ended
+	moveFence           = "fence" // ends the permit (right to run under a limit) of an entry whose lease has ended
 	moveSuccess         = "success"
 	moveRetry           = "failure"
 	moveExhausted       = "exhausted to compensation"

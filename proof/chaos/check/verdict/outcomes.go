@@ -18,8 +18,9 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
-// success of a transactional handler or compensation must come from an attempt under the claim that it ends.
+// checkOutcomes requires that each stored outcome comes from an attempt under the claim that the outcome ends. A
+// success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
+// library accepts no late success of a transactional handler or compensation.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		l.checkCrashes(e, c)
@@ -127,18 +128,22 @@ func (l *Ledger) mayLeadTo(e *Entry, s *step, a *attempt) bool {
 		return true
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
-	case a.outcome == history.OutcomeOK: // The transaction could not commit; see checkLostSuccess.
+	case a.outcome == history.OutcomeOK:
+		// The handler returned nil. Its transaction may have failed to commit: see checkLostSuccess.
 		return s.move == movePause || l.tooLate(e, s, a) && slices.Contains(explains[s.move], history.OutcomeFail)
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
 		return s.move == movePause // The process stopped before the entries could run alone.
-	case a.outcome == history.OutcomeNoVerdict: // Outside a batch this is a failure. In a batch of one, the case above is possible, too.
+	case a.outcome == history.OutcomeNoVerdict:
+		// The entry did not share a batch, so a missing verdict is a failure. In a batch of one entry, the process may
+		// also have stopped before the entry could run again.
 		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
 	}
 	return false
 }
 
-// If a batch times out, the library ignores all its verdicts. So the attempt may have returned a verdict before the
-// timeout.
+// outOfTime reports whether the batch of an attempt may have timed out before the step. If a batch times out, the
+// library ignores all verdicts of the batch. One of them may be a verdict that the attempt reported before the timeout.
+// So in a batch of several entries, outOfTime compares the earliest timeout with the time of the step.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout

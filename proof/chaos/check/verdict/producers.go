@@ -47,7 +47,8 @@ const (
 	roleOther    = "other"
 )
 
-// Calls by a service such as CancelTx are roleOther, because they lock rows in the service's own transaction.
+// role says who sent a statement. The result is roleOther for a change that a service makes in its own transaction, for
+// example by CancelTx. The service decides how long this transaction locks rows.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")

@@ -2,7 +2,9 @@ package verdict
 
 const settleSlack = 10_000_000 // in µs
 
-// A score must be no later than the due time or the end of the lease, plus the longest lease and settleSlack.
+// checkQueue requires that the queue offers each open entry in time. The score of a member is the time from which the
+// queue offers the entry. An entry can be claimed from its due time on, or from the end of its lease if this is later.
+// The score may be later by at most the longest lease plus settleSlack.
 func checkQueue(l *Ledger, c *Check) {
 	members := make(map[uint64]float64, len(l.Members))
 	stale := 0

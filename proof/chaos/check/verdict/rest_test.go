@@ -200,7 +200,9 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// Stalls of more than a twentieth of the run excuse lost leases until 10 s after their end, others until 1 s.
+// The machine is too busy if all stalls together last longer than a twentieth of the run. In such a run, a stall
+// excuses a lost lease until 10 s after the end of the stall. In other runs, a stall excuses a lost lease until 1 s
+// after its end.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
 		busy, later int64 // in ms
