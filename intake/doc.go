@@ -47,7 +47,7 @@
 // that crashes its process affects no other message.
 //
 // The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
-// has acknowledged. It needs Redis 7 or newer, or Valkey.
+// has acknowledged. The Intake needs Redis 7 or newer, or Valkey.
 //
 // # A consumer of your own
 //

@@ -40,7 +40,8 @@ func insert(t *testing.T, store *memory.Store, businessType string, n int, delay
 	require.NoError(t, tx.Commit())
 }
 
-// A type has more entries than a slice, and there are more types than a statement counts. Each entry counts once.
+// With the constant Slice, one statement cannot count all entries of the type "big". With both constants, there are more
+// types than one statement can count. Each entry must still count once.
 // Failure: F29
 func TestBacklogCountsEachEntryOnceInBoundedStatements(t *testing.T) {
 	for slice, statements := range map[int]int{Slice: 12, IdleSlice: 4} {
