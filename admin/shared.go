@@ -29,9 +29,9 @@ type cached[T any] struct {
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
-// get returns the last result, or reads a new result. It reads a new result if the last one is too old, or if an action
-// happened after the reading of the last one began. A caller that waited for a reading gets the result of that reading,
-// however old.
+// get returns the last result if this result is usable, and reads a new result otherwise. A result is not usable if an
+// action has happened since the reading of the result began. Without an action, a result is usable until the time
+// usableUntil. After that time, only a caller that waited for the reading of the result gets the result.
 func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
 	var zero T
 	calledAt := time.Now()

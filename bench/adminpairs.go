@@ -73,8 +73,8 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios returns the figures of a contest with a setting and without it. The median of the ratio must be at least the
-// number least.
+// ratios returns the figures of a contest between the library with a setting and the library without this setting. The
+// parameter least is the goal: the median of the ratio must not be smaller.
 func ratios(r row, sides string, least float64) []figure {
 	return []figure{
 		{What: fmt.Sprintf("%s, %s: median of %d pairs", r.Work, sides, r.Pairs), Least: true, Most: []float64{least}, Got: []float64{r.Ratio.Median}},
