@@ -374,6 +374,7 @@ type BulkView struct {
 
 	Trials    []BulkTrial `json:"trials,omitempty"` // after TryFirst: the tried entries in the order of their ids. Empty as soon as ContinueBulk has changed the others
 	LastBatch uint64      `json:"last_batch"`       // number of the action's last batch, for TryAnother
+	ActedLast bool        `json:"-"`                // whether the actor of this call stored the last batch
 
 	// The next fields are for actions of StartMatching. For these actions, Total is the number of matching entries that
 	// StartMatching counted. StartMatching counts at most 10,000 entries. Skipped and Outcomes cover only the first batch
@@ -424,7 +425,7 @@ func (d *Admin) Bulk(ctx context.Context, a Actor, id BulkID) (BulkView, error) 
 }
 
 func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBulk) (BulkView, error) {
-	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total, LastBatch: bulk.last().Record,
+	view := BulkView{ID: id, Action: bulk.plan.Right, Actor: bulk.first().Actor, Reason: bulk.first().Reason, At: bulk.first().At, Delay: bulk.plan.Delay, Total: bulk.plan.Total, LastBatch: bulk.last().Record, ActedLast: bulk.last().Actor == a.ID,
 		Outcomes: make(map[BulkOutcome]int), LeftOut: make(map[string]int), Entries: make(map[BulkOutcome][]compensator.EntryID)}
 	if bulk.plan.Matching != nil {
 		return d.viewMatching(ctx, a, view, bulk)

@@ -85,7 +85,7 @@ func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, 
 	}
 	data.addSkips()
 	cookie, err := rq.r.Cookie(goingCookie)
-	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.Search != nil && data.GoesOn() && data.Tried == "" // After a trial, a person decides.
+	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.ActedLast && view.Search != nil && data.GoesOn() && data.Tried == "" // After a trial, a person decides.
 	if err := s.addBulkLines(rq, &data); err != nil {
 		rq.showFailure(err)
 		return
@@ -176,8 +176,10 @@ func (rq *request) SearchLink(search admin.Search) (string, error) {
 // News returns a text that changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
-// While the cookie is set, the script of the action's page continues the action. A link cannot set the cookie, so a
-// person who opens a link from somebody else continues nothing.
+// While the cookie is set, and the last batch is of the same person, the script of the action's page continues the
+// action. A link cannot set the cookie. But a page on a sibling subdomain can, and a name with the prefix __Host- would
+// need the path "/" and HTTPS. The audit log says who acted last, and no cookie can change that. So a person continues
+// only what he began or continued himself.
 const (
 	goingCookie  = "compensator_going"
 	goingSeconds = 600

@@ -133,6 +133,14 @@ func operating() []mutant {
 			sees: tests("TestOneIsTriedFirstWithoutScript"),
 		},
 		{
+			name: "planted-cookie-continues", breaks: "G34",
+			what: "The page of an action continues an action that another person began, if somebody has set its cookie.",
+			edits: []edit{
+				{"server.showBulkView", `$view.ActedLast && `, ``},
+			},
+			sees: tests("TestPlantedCookieContinuesNothing"),
+		},
+		{
 			name: "total-counts-hidden-entries", breaks: "G32",
 			what: "The total of an action on several entries counts those that the reader may not see.",
 			edits: []edit{

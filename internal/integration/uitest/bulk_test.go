@@ -1,7 +1,9 @@
 package uitest
 
 import (
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"html"
 	"regexp"
@@ -243,6 +245,28 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	lacks(t, trail, "cancelled 0 entries")
 	lacks(t, trail, "many")
 	has(t, plain(alice.get("trail?action=stop").text), "alice stopped an action")
+}
+
+// A program on a sibling subdomain can set a cookie for the pages, and the address of an action is no secret among
+// colleagues. The cookie must make nobody continue an action that he did not begin or continue himself.
+func TestPlantedCookieContinuesNothing(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	dieMany(t, db, "many", 4600)
+	alice, bob := w.client("alice"), w.client("bob")
+	began := alice.post("do", values("do", "cancel", "all", "yes", "state", "dead", "type", "many", "back", "/ops/entries", "reason", "a wrong import"))
+	path := strings.TrimPrefix(began.at, "/ops/")
+	has(t, began.text, "data-go-on")
+	planted := func(who string) []string {
+		sum := sha256.Sum256([]byte(who))
+		return []string{"Cookie", "compensator_going=" + strings.TrimPrefix(path, "actions/") + "-" + hex.EncodeToString(sum[:8])}
+	}
+	lacks(t, bob.get(path, planted("bob")...).text, "data-go-on", "alice has begun the action, and bob has pressed no button")
+	lacks(t, bob.get(path, planted("alice")...).text, "data-go-on")
+	has(t, bob.post(path, values()).text, "data-go-on")
+	lacks(t, alice.get(path).text, "data-go-on", "bob continues the action now, so the page of alice only follows")
+	lacks(t, alice.get(path, planted("alice")...).text, "data-go-on")
 }
 
 func TestPageOfAnActionOnAllGoesOnByItself(t *testing.T) {
