@@ -93,6 +93,12 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
+// provesOpen reports whether err is the answer to SQLiteProbe inside a transaction. This error leaves the transaction open.
+func provesOpen(query string, err error) bool {
+	inside, _ := SQLiteInside(err)
+	return inside && query == SQLiteProbe
+}
+
 // outcomeOfCommit returns the outcome of a COMMIT with the error err. After a failed COMMIT of SQLite the transaction
 // may still be open. For database/sql the transaction has ended, so the caller cannot roll it back. outcomeOfCommit
 // sends the ROLLBACK instead.

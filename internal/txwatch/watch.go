@@ -264,7 +264,7 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 		return busy
 	}
 	if kind == sqlPlain {
-		if err != nil {
+		if err != nil && !provesOpen(query, err) {
 			t.afterError(err)
 		}
 		return err
