@@ -185,7 +185,7 @@ func (s *session) replies() {
 		m, err := readMessage(r)
 		if err != nil {
 			if s.isHung() {
-				<-s.closedCh // The client must not see the end of the connection.
+				<-s.closedCh // Keep the client's connection open. The client must wait for an answer that never comes.
 			}
 			return
 		}

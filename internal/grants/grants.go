@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schema are the statements that create the table grants and its triggers. A returned start always belongs to the
-// latest grant of its key. So the row of a return has the time of that grant, and a negative number of starts.
+// Schema holds the statements that create the table grants and its triggers. A process can return starts that a grant
+// gave but no entry used. The row of a return has a negative number of starts. The library accepts only starts of the
+// latest grant of a key, so the row of a return has the time of that grant.
 //
 // A test may add a trigger that sets @claim_token to the token of each new lease. A claim writes its leases before it
 // takes starts. So the column claim_token names the claim that took the starts.
@@ -31,7 +32,7 @@ var Schema = []string{
 type grant struct {
 	key    string
 	at     int64 // in milliseconds
-	starts int64 // negative if starts were returned
+	starts int64 // negative if a process has returned starts
 	values processlog.LimitValues
 }
 
@@ -77,16 +78,16 @@ func Check(ctx context.Context, db *sql.DB, limit string, values ...processlog.L
 type period struct {
 	key    string
 	values processlog.LimitValues
-	starts map[int64]int64 // by the time of the grant, in milliseconds, without the starts that were returned
+	starts map[int64]int64 // granted starts minus returned starts, by the time of the grant in milliseconds
 }
 
-// checkWindows checks the grants of each key. After a change of the limit's values, it checks the further grants of the
-// key separately. The statement of a grant may have waited for the row's lock, so the grants need not be in the order
-// of their times.
+// checkWindows checks the grants of each key. If the values of the limit change, checkWindows checks the grants before
+// and after the change separately. The parameter all need not be in the order of the times, because the statement of a
+// grant may have waited for the lock of its row.
 //
-// A person may change the interval while the stored time of a key is in the future. Then the library raises the column
-// starts by one more than it grants, so that nobody can return starts from before the change. The trigger grants_next
-// subtracts this one.
+// A person may change the interval while the stored time of a key is in the future. The next grant then raises the
+// column named starts by the number of granted starts plus 1. The higher number makes ReturnStarts refuse starts from
+// before the change. The trigger grants_next subtracts the extra 1.
 func checkWindows(all []grant) (Found, error) {
 	found := Found{Starts: make(map[string]int)}
 	var periods []*period

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The burst is 3, and the rate is one start in 50 ms. A negative number means that starts of the grant at this time
-// were returned.
+// The burst is 3, and the rate is one start in 50 ms. Each pair has the time of a grant in milliseconds and a number of
+// granted starts. A negative number means that a process has returned that many starts of the grant.
 func TestWindowsWithMoreStartsThanAllowedAreFound(t *testing.T) {
 	type at = [2]int64
 	for name, of := range map[string]struct {

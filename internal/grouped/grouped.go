@@ -12,7 +12,7 @@ type Groups[K comparable, V any] struct {
 	Groups map[K][]V
 }
 
-// By groups items by key.
+// By returns groups of items that have the same key. The parameter key is a function that returns the key of an item.
 func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	g := Groups[K, V]{Groups: make(map[K][]V)}
 	for _, item := range items {
@@ -44,7 +44,8 @@ func Each[K comparable, V any](items []V, key func(V) K) iter.Seq2[K, []V] {
 	}
 }
 
-// Without returns the items that are not in the slice drop.
+// Without returns a slice with the elements of items that the slice named drop does not contain. If the slice drop is
+// empty, Without returns items itself.
 func Without[T comparable](items, drop []T) []T {
 	if len(drop) == 0 {
 		return items

@@ -42,5 +42,5 @@ func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 // testing/synctest bubble need this, because they cannot control the order in which goroutines run at one moment.
 func Seed(seed uint64) { seeded.Store(&seed) }
 
-// Unseed makes N random again, as at the start.
+// Unseed ends the effect of Seed. The function N then returns random durations again.
 func Unseed() { seeded.Store(nil) }

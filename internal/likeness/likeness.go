@@ -68,7 +68,8 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// Two numbers with one separator between them become one, as in a time.
+// writeRune appends r to the shape. Two numbers with a separator between them, such as 12:30, become a single number.
+// Repeated spaces become a single space.
 func (s *shaper) writeRune(r rune) {
 	n := len(s.out)
 	switch {

@@ -8,8 +8,9 @@ import (
 // The Luhn check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// kinds lists functions that each look for one kind of number. A function returns the characters of the number to keep,
-// and the end of the number. The end is 0 if no number of this kind begins at the index at.
+// kinds lists functions. Each function looks for one kind of number that begins at text[at]. The result kept has the
+// characters of the number that stay in the text. The result end is the index after the number. If no number of this
+// kind begins at text[at], end is 0.
 var kinds = []func(text []byte, at int) (kept string, end int){card, identity, mobile, account}
 
 // numbers scans the text once, because errors may be long.
@@ -177,8 +178,8 @@ func mobile(text []byte, at int) (kept string, end int) {
 	return string(digits[7:]), end
 }
 
-// collect reads n digits, of which the last may be an X. One separator may stand after the first k digits if mayPart(k)
-// is true. The result is 0 if there are not exactly n digits.
+// collect reads n digits from text[at] on. The last of 18 digits may be an X. Spaces and hyphens may stand after the
+// first k digits if mayPart(k) is true. If the text does not have exactly n digits there, the result end is 0.
 func collect(text []byte, at, n int, mayPart func(n int) bool) (digits []byte, end int) {
 	for i := at; i < len(text); i++ {
 		c := text[i]

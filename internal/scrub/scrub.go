@@ -61,12 +61,13 @@ var rules = []struct {
 	{words{"--"}, regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:` + password + `|secret|token|api-key)[ \t]+)[^\s-][^\s]*`), "${1}" + gone},
 	{words{"identified"}, regexp.MustCompile(`(?i)(\bidentified[ \t]+(?:with[ \t]+[^\s]+[ \t]+)?by[ \t]+)(?:` + quoted + `|'[^']*'?)`), "${1}'" + gone + "'"},
 	{words{"otp", "pin", "cvv", "cvc", "csc"}, regexp.MustCompile(`(?i)\b(` + code + `)([ \t]+is[ \t]+|[ \t]+)[0-9]{3,8}\b`), "${1}${2}" + gone},
-	// A value in Chinese characters describes an error.
+	// This rule leaves a value in Chinese characters, because a text such as 密钥是必填项 ("the key is required") describes
+	// an error.
 	{words{"密", "口令", "私钥", "令牌", "码"}, regexp.MustCompile(`(?s)(` + hanSecret + `)(["'”]?\s*(?:[=:：]|为|是)\s*)(?:` + quoted + `|'[^']*'?|“[^”]*”?|[!#-&(-+\--:<-~][!#-%(-+\--:<-\\^-~]*)`), "${1}${2}" + gone},
 	{words{"码"}, regexp.MustCompile(`(` + hanCode + `)([ \t]*)[0-9]{4,8}\b`), "${1}${2}" + gone},
 	{words{"bearer", "basic"}, regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},
 	{words{"authorization"}, regexp.MustCompile(`(?i)\b(authorization\\?["']?\s*[:=]\s*[\["'\\]*(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+`), "${1}" + gone},
-	// "Authorization: denied by policy" describes an error.
+	// This rule leaves "Authorization: denied by policy", because the words after the colon describe an error.
 	{words{"authorization"}, regexp.MustCompile(`(?i)\b(authorization\\?["']?\s*[:=]\s*[\["'\\]*(?:[a-z][a-z0-9-]*[ \t]+)?)(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z._~+/-]{0,15}[0-9][A-Za-z0-9._~+/-]{7,}=*)`), "${1}" + gone},
 	{words{"cookie"}, regexp.MustCompile(`(?i)\b((?:set-)?cookie:\s*)[^\s=;,"]+=[^\r\n"]*`), "${1}" + gone},
 	{words{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]*){0,3}`), gone},

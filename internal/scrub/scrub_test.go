@@ -104,7 +104,7 @@ func TestEachKindOfSecretIsGone(t *testing.T) {
 	}
 }
 
-// Without their numbers and words a person could not repair anything.
+// Scrubbing must not remove a number or word of these errors, because a person needs them to find the cause.
 func TestErrorsWithoutSecretsStayWhole(t *testing.T) {
 	for _, text := range []string{
 		"Error 1062 (23000): Duplicate entry '20261128093012345678' for key 'orders.uk_order_no'",

@@ -32,8 +32,8 @@ func bulkMark(text string) []byte {
 
 func isBatch(oldState []byte) bool { return bytes.HasPrefix(oldState, []byte(`{"bulk":`)) }
 
-// ChangeBulk implements Operations. It only inserts into the audit table, because a program may lack the right to update
-// it.
+// ChangeBulk implements Operations. ChangeBulk never updates a row of the audit table but inserts further rows, because
+// a program may lack the right to update that table.
 func (s *Store) ChangeBulk(ctx context.Context, seenVersions []processlog.Version, ch processlog.Change, batch processlog.BulkBatch) (record uint64, answers []processlog.Changed, err error) {
 	var begin func(tx processlog.Tx) error
 	switch {

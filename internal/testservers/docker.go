@@ -78,7 +78,7 @@ func startReplicaContainer(flags []string) (machine, string, error) {
 	})
 }
 
-// The command writes settings into a file.
+// The child process writes the settings into a configuration file of the broker.
 func startRabbitContainer(settings []string) (machine, string, error) {
 	return startContainer("rabbitmq", func(int) ([]string, error) { return settings, nil })
 }

@@ -20,7 +20,7 @@ var errPortTaken = errors.New("port is taken")
 
 type program struct {
 	path  string
-	dir   string                              // directory of all files that it writes
+	dir   string                              // directory of all files that the program writes
 	args  func(port int) ([]string, error)    // called once for each port that is tried
 	probe func(address string, pid int) error // returns nil when this process serves the address
 

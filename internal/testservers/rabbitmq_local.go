@@ -98,8 +98,10 @@ func answers(address string) bool {
 func (n *rabbitNode) prepare(dir, name string) error {
 	pathOf := func(file string) string { return filepath.Join(dir, file) }
 	n.env = append(n.env,
-		"HOME="+dir,                    // directory of the cookie
-		"ERL_AFLAGS=-start_epmd false", // This flag is for every erl. Without our epmd, erl would start a daemon and leave it behind.
+		"HOME="+dir, // directory of the cookie
+		// Every erl process of the scripts reads this flag. Without the flag, a process starts an epmd of its own if
+		// n.mapper does not answer. Nobody would end that epmd.
+		"ERL_AFLAGS=-start_epmd false",
 		"RABBITMQ_NODENAME="+name+"@localhost",
 		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+pathOf("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE="+pathOf("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+pathOf("enabled_plugins"),
@@ -120,8 +122,9 @@ func (n *rabbitNode) prepare(dir, name string) error {
 	return os.Mkdir(pathOf("conf.d"), 0o700)
 }
 
-// The broker's home directory lacks the plugins. Erlang searches all libraries for each of hundreds of modules, and
-// half of the installed libraries are plugins.
+// lendHome creates a home directory for the broker that has all installed libraries except the plugins. The broker
+// starts faster there: Erlang searches all libraries for each of hundreds of modules, and half of the libraries are
+// plugins.
 func (n *rabbitNode) lendHome(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
 	plugins := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.

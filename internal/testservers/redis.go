@@ -76,8 +76,8 @@ func NewRedis(tb testing.TB, flags ...string) *RedisServer {
 	return newRedis(tb, &redisServers, flags)
 }
 
-// NewRedisReplica starts a server for this test alone that can follow another one. It can reach any server of this
-// package and any proxy in this process.
+// NewRedisReplica starts a server for this test alone and ends it with the test. The test can make this server a
+// replica, because the server can reach every other server of this package and every proxy in this process.
 func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()
 	return newRedis(tb, &replicaServers, flags)

@@ -110,7 +110,8 @@ func (c *RedisCluster) move(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	for i := range clients { // the new owner first
+	// Tell the new owner first. If another node knew first and the new owner crashed, the slot would have no owner.
+	for i := range clients {
 		if err := clients[(at+1+i)%len(clients)].Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID.Val()).Err(); err != nil {
 			return err
 		}

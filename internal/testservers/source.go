@@ -32,15 +32,16 @@ func allowedWays() ([]way, error) {
 	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", onlyWay)
 }
 
-// source tries the ways in their order until one works. The process then keeps to this way, and reports an error if it
-// fails later.
+// source starts servers. It tries the elements of the slice ways in their order until a server starts. The process then
+// keeps to this way. If the way fails later, start returns its error.
 type source struct {
 	kind     string // name in messages, for example "SQL"
 	variable string // environment variable that names a running server
 	docker   func(flags []string) (newServer machine, description string, err error)
-	// local starts an installed server. If it returns errNotInstalled, source tries the way install.
+	// local starts a server that is installed on this machine. If the server is not installed, local returns
+	// errNotInstalled. For wayInstall, source then installs the packages and calls local again.
 	local    func(flags []string) (newServer machine, description string, err error)
-	packages []string // packages that apt-get installs for local
+	packages []string // packages that apt-get installs for wayInstall
 
 	mu        sync.Mutex // guards chosenWay; held while the first server starts
 	chosenWay way

@@ -161,7 +161,9 @@ func (p sqlProgram) initialize(data string, lock *os.File) error {
 	}
 	cmd := exec.Command(path, p.initFlags(data)...)
 	cmd.ExtraFiles = []*os.File{lock}
-	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // When a server starts, it clears its temporary directory. The program that runs here does the same.
+	// The program clears its temporary directory when it starts, as a server does. So it must not share a temporary
+	// directory with a server.
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
 	}

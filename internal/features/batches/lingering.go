@@ -22,8 +22,8 @@ type lingerState struct {
 	batchSize int
 
 	mu         sync.Mutex // guards the fields below
-	waitEnds   time.Time  // when the next claim begins, because the first entry has waited for long enough then; zero if unknown
-	noneWaits  bool       // whether the last look (read of the due entries) found no entry. If true, another look comes before the claim
+	waitEnds   time.Time  // when BatchWait of the oldest due entry ends, and the next claim begins; zero if unknown
+	noneWaits  bool       // whether the last look found no due entry. If true, another look comes before the claim.
 	nextLook   time.Time
 	dueReports int // due entries reported since the last look
 }

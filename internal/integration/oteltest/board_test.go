@@ -118,7 +118,8 @@ func oncePerLog(gauge, by string) string {
 	return "max by (job, compensator_log" + by + ") (" + gauge + ")"
 }
 
-// lately bridges scrapes to which the database did not answer.
+// lately returns a query for the newest value of the gauge in the last two minutes. A scrape yields no value while the
+// database does not answer. The query then returns the value of an earlier scrape.
 func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
 
 // If the database does not answer, the value stays unknown.

@@ -35,7 +35,7 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 		"journal_mode: is MEMORY":      {"busy_timeout(1000)", "journal_mode(MEMORY)"},
 		"read_uncommitted":             {"busy_timeout(1000)", "read_uncommitted(1)"},
 		"encoding: is UTF-16le":        {"busy_timeout(1000)", "encoding('UTF-16le')"},
-		"at least one connection: wri": {}, // The loop sets busy_timeout on only one connection.
+		"at least one connection: wri": {}, // The test sets busy_timeout on one connection, so others lack the setting.
 	} {
 		db, s := newLog(t, pragmas...)
 		if len(pragmas) == 0 {

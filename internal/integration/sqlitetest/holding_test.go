@@ -45,7 +45,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 			require.NoError(t, compensator.Migrate(t.Context(), db))
 			entries := 20
 			if deliveries > 1 {
-				entries = 1 // One handler runs at a time.
+				entries = 1 // An entry that has lost two leases runs alone, so a second entry would not start.
 			}
 			returns := make(chan struct{})
 			var started sync.WaitGroup

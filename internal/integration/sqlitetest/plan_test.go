@@ -151,8 +151,8 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 			}
 			before := ""
 			for _, step := range statement.plan(t, db) {
-				// A statement must not sort the rows of one range of an index. It may sort only what it has collected
-				// from many ranges. The text of such a statement has the name heads.
+				// A statement must not sort the rows of one range of an index. Only a statement that collects rows from
+				// many ranges may sort these rows. The text of such a statement gives the rows a name with "AS heads".
 				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") {
 					assert.Contains(t, statement.text, " AS heads ", name)
 					assert.NotContains(t, before, "common_process_log_due", "%s: %s", name, statement.text)

@@ -77,7 +77,9 @@ func (b *tab) hear(event any) {
 		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
 	case *network.EventRequestWillBeSent:
 		b.asked = append(b.asked, e.Request.URL)
-		if !strings.HasPrefix(e.Request.URL, b.root) && !strings.HasPrefix(e.Request.URL, "data:") { // The browser draws its own controls from data URLs.
+		// Every request must go to the tested pages. The exception are data URLs, from which the browser draws its own
+		// controls.
+		if !strings.HasPrefix(e.Request.URL, b.root) && !strings.HasPrefix(e.Request.URL, "data:") {
 			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
 		}
 	}

@@ -3,9 +3,10 @@
 //
 // # Pages and command line
 //
-// F130: Another site sends a form, or tries to guess a result.
-// Result: Only forms of these pages change anything. Only the person who acted sees the result. Compressed sizes
-// reveal nothing.
+// F130: Another site makes a browser send a form, or measures the size of an answer to guess what a page shows. Another
+// person opens the address of an action's outcome.
+// Result: Only forms of these pages change anything. Answers to requests from other sites are not compressed, because a
+// compressed size could reveal text. Only the person who acted sees the outcome.
 //
 // F131: The browser has no script, no mouse, or a small screen.
 // Result: Everything works, and keeps the rules of WCAG 2.2 AA.

@@ -29,7 +29,7 @@ func (w *world) limits() (limited observe.LimitedType) {
 		}
 		return nil
 	}))
-	w.problem() // Run the shop, which also runs the entries of the type charge.
+	w.problem() // The method problem calls Run, so the entries of the type charge run, too.
 	w.until(func() bool {
 		all := w.c.Health(w.t.Context()).Limited
 		if len(all) > 0 {

@@ -961,8 +961,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 
 var many = problems.Sum{Fine: 60}
 
-// has checks that text contains part. The messages of the functions has and lacks leave out the text, because a page is
-// long.
+// has checks that text contains part. A failure message contains only part and not text, because a page is long.
 func has(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)

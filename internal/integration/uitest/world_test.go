@@ -112,7 +112,7 @@ func (w *world) allow(access admin.AccessFunc) {
 
 var theSum = problems.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
 
-// dead is the number of entries that end as dead if the shop records the problems of theSum.
+// dead is the number of entries in theSum that end as dead. They are the Refunds, Closed, Transfers, Mails and Parcels.
 const dead = 6 + 2 + 2 + 2 + 1
 
 // problem runs the shop until everything that can fail has failed.

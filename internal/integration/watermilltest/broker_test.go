@@ -120,7 +120,7 @@ type rabbit struct {
 	*testservers.RabbitMQServer
 	t     *testing.T
 	queue string
-	kind  plug // settings of the queue
+	kind  plug // settings of the queue and its messages; Kind, URL and Topic are empty
 }
 
 func newRabbit(t *testing.T, own bool, kind plug) *rabbit {
