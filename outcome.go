@@ -17,8 +17,8 @@ import (
 func Permanent(err error) error { return verdict.Permanent(err) }
 
 // RetryAfter returns an error that counts as a failure. d is the time until the next attempt, which the library keeps
-// between 100 ms and 100 years. If d is 0 or less, the type's schedule decides. If err comes from Unavailable, the result
-// does not count as a failure. It says that a service is down, and d says for how long.
+// between 100 ms and 100 years. If d is 0 or less, the type's schedule decides. There is one exception: if err comes
+// from Unavailable, the returned error counts like err. d is then the time for which the service is down.
 func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
 // Snooze returns an error that makes the entry run again later. The error counts as no failure and spends no attempt. d

@@ -36,9 +36,11 @@ type Health struct {
 	Problems     []Problem                 // tasks of the library that fail now and that the library retries
 }
 
-// Ready returns nil if this process can do its work. This needs a database that answers, and no loss that has stopped
-// this process (Config.StopOnLoss). If types have handlers in this process, it also needs a running Run. Otherwise the
-// error of Ready wraps Database or History, or says that Run is not running. A backlog does not make a process unready.
+// Ready returns nil if this process can do its work. A backlog does not make a process unready. Ready returns an error
+// in three cases:
+//   - The database does not answer. The error wraps Database.
+//   - A loss has stopped this process (Config.StopOnLoss). The error wraps History.
+//   - Types have handlers in this process, and Run is not running.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
@@ -101,9 +103,9 @@ type LimitedType struct {
 	// Waiting is the number of entries that this process has tried to claim, and that got no permit yet. More entries
 	// may wait. The reason is that the process claims no entries of the type while a limit without keys is used up.
 	Waiting int `json:"waiting"`
-	// NextAt is the time in UTC at which the rate allows the first of these entries to start, by the clock of this
-	// process. Another process may use that start. NextAt is zero if the entries wait for the end of running entries
-	// instead.
+	// NextAt is the time in UTC at which the rate of the limit allows one more start, by the clock of this process.
+	// Another process may take this start. NextAt is zero if the waiting entries need the end of running entries and
+	// not a start.
 	NextAt time.Time `json:"next_at,omitzero"`
 }
 

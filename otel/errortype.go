@@ -51,7 +51,8 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (errorType string)
 	return errorType
 }
 
-// mostWrapped stops at an error that unwraps to itself.
+// mostWrapped is the maximum number of errors that isPanic unwraps. Without a maximum, an error that unwraps to itself
+// would keep isPanic busy without end.
 const mostWrapped = 100
 
 func isPanic(err error) bool {

@@ -23,8 +23,8 @@ type gauges struct {
 	cases, instances                                 metric.Int64ObservableGauge
 	overdue, nextStart, pastDue, atRisk, paused, age metric.Float64ObservableGauge
 
-	// looking guards readAt, casesAt and openCases. The goroutine that holds looking calls read. Other goroutines
-	// report the readings in the field current.
+	// The mutex looking guards readAt, casesAt and openCases. A goroutine locks the mutex before it calls the method
+	// read. Meanwhile other goroutines do not wait, and report the readings in the field current.
 	looking   sync.Mutex
 	readAt    time.Time
 	casesAt   time.Time
@@ -144,7 +144,8 @@ func (g *gauges) read(ctx context.Context) (readings []reading) {
 	readings = append(readings, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
 	if time.Since(g.casesAt) >= casesEvery {
 		g.openCases = nil
-		if status, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, the next read tries again instead of waiting for casesEvery.
+		// Only a success changes casesAt. After an error, the next read tries again and does not wait for casesEvery.
+		if status, err := admin.StandingOf(ctx, g.c); err == nil {
 			g.openCases, g.casesAt = g.readCases(status), time.Now()
 		}
 	}

@@ -59,7 +59,8 @@ type Telemetry struct {
 	spans                                cache[spanKind, spanStart]
 }
 
-// A metric keeps each of its series until the process ends.
+// A metric gets a series for each name, and keeps the series until the process ends. So the numbers of names are
+// limited.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32

@@ -140,10 +140,11 @@ func (f Filter) matchesID(wanted, id string) bool {
 type Page struct {
 	Rows []Row  // rows that match the filter
 	Next string // cursor of the following page; empty at the end
-	Read int    // number of rows that List read for this page; at least the number of its entries
+	Read int    // number of rows that List read for this page; at least len(Rows)
 
-	// Partial names the types of which the page may lack entries, sorted. List them by their type. It is empty, unless
-	// Filter.Leased is set without a type, an id and a created range.
+	// Partial names the types of which the page may lack entries, sorted. Call List for each of these types to see all
+	// entries. Partial is always empty if Filter.Leased is false. It is also empty if the filter has a type, an id or a
+	// created range.
 	Partial []string
 }
 

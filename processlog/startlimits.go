@@ -123,9 +123,9 @@ const Unbounded = 1 << 30
 
 // Room is what a key has left after a claim.
 type Room struct {
-	Starts  int           // starts that the rate allows now; Unbounded: no rate limits them
+	Starts  int           // starts that the rate allows now; Unbounded if the limit has no rate
 	Next    time.Duration // time until the rate allows one more start
-	Permits int           // permits that are free; Unbounded: Concurrent does not limit them
+	Permits int           // permits that are free; Unbounded if Concurrent is 0
 	Advance int           // starts that the claim has taken in advance: see StartLimit.Advance
 	Granted int64         // grows with each start that the key is granted, and never repeats
 }
@@ -256,7 +256,7 @@ func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 
 // LimitedKey is the state of one key under a limit.
 type LimitedKey struct {
-	Starts  int            // starts that the rate allows now; Unbounded: no rate limits them
+	Starts  int            // starts that the rate allows now; Unbounded if the limit has no rate
 	Next    time.Duration  // time until the rate allows one more start
 	Holders []PermitHolder // entries that hold a permit now, in the order of their ids; empty if Concurrent is 0
 }

@@ -21,8 +21,8 @@ var replicatedSQL = source{
 	packages: []string{"mariadb-server"},
 }
 
-// NewSQLPair starts two servers for this test alone. The second replicates from the first, with a short delay, until
-// Lag is called.
+// NewSQLPair starts two servers for this test alone. The second server replicates from the first one, with a short
+// delay. A call of Lag stops the replication.
 func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	tb.Helper()
 	var pair [2]*SQLServer

@@ -120,8 +120,8 @@ func notReadyReason(health observe.Health) string {
 // lingerTime is how long a client may continue to send a body after the answer was sent.
 const lingerTime = time.Second
 
-// newHandler closes the connection of a request with a body after the answer. Otherwise net/http would first read the
-// body, however slowly it arrives.
+// newHandler returns a handler that reports the health of logs. If a request has a body, the handler sends the answer
+// and then closes the connection. Otherwise net/http would read the whole body, however slowly the body arrives.
 func newHandler(timeout time.Duration, logs []Log, buildBody func(results []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {

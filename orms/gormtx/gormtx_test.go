@@ -84,7 +84,9 @@ func TestHandlerDoesNotCompleteItsOwnEntryThroughGORM(t *testing.T) {
 				return err
 			}
 			refused := []error{complete(db), db.Transaction(complete)}
-			if w.db.Dialector.Name() != "sqlite" { // On SQLite the handler's transaction is the one writer.
+			// Complete the entry in other transactions, too. Leave out SQLite, where only the handler's transaction can
+			// write.
+			if w.db.Dialector.Name() != "sqlite" {
 				refused = append(refused, w.db.WithContext(ctx).Transaction(complete), gormtx.WithRetry(ctx, w.Compensator, w.db, "other", complete))
 			}
 			for _, err := range refused {
@@ -245,8 +247,8 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	})
 }
 
-// docs/how-to/orms.md says this about TranslateError. The package gorm.io/driver/sqlite reads exported fields of
-// mattn's errors, and modernc's errors have no such fields.
+// TranslateError makes GORM return ErrDuplicatedKey on MySQL, but not with modernc.org/sqlite. See docs/how-to/orms.md.
+// The package gorm.io/driver/sqlite reads exported fields of mattn's errors, and modernc's errors have no such fields.
 func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {

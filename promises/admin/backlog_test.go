@@ -35,7 +35,8 @@ func TestBacklogIsCountedWithoutALimit(t *testing.T) {
 	assert.False(t, none.Known, "nothing was counted yet")
 	assert.Equal(t, admin.StateCount{State: compensator.Pending, N: 1000, More: true}, overviewOf(t, reader, "close_order").Counts[0])
 
-	w.Exec("UPDATE common_process_log_slots SET slot=slot-3600000 WHERE business_type=' backlog'") // A round is due now.
+	// Let the next count of the backlog be due now.
+	w.Exec("UPDATE common_process_log_slots SET slot=slot-3600000 WHERE business_type=' backlog'")
 	w.Run(w.New(counted(w.QuickConfig())))
 	var found admin.BacklogReading
 	require.Eventually(t, func() bool {

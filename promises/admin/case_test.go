@@ -178,8 +178,8 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// timesOutFirst registers a handler whose first attempt times out. The function says returns the errors of the second
-// and the third attempt.
+// timesOutFirst registers a handler whose first attempt times out. The second and the third attempt return the result
+// of the function in the parameter says.
 func timesOutFirst(t *testing.T, c *compensator.Compensator, name string, says func(e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	var calls harness.Calls

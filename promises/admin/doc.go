@@ -1,3 +1,3 @@
-// Package admin tests package admin on a real server. It covers cases (G31), and actions of people with their audit
-// records (G32).
+// Package admin tests package admin on a real server. It covers cases, and actions of people with their audit records.
+// These are promises G31 and G32 in docs/reference/guarantees.md.
 package admin

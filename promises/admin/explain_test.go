@@ -28,7 +28,8 @@ type explained struct {
 	next  int
 }
 
-// Both codes are possible, because after a rebuild the queue holds the entry only if its attempt is near.
+// waits allows two codes for an entry that waits for its next attempt. After a rebuild the queue holds only entries
+// that are due soon. The code is next_queue if the queue holds the entry, and next_enqueue if not.
 const waits = "next_queue|next_enqueue"
 
 type explainCase struct {
@@ -36,7 +37,7 @@ type explainCase struct {
 	of    func(x *explained) compensator.EntryID
 	codes string // codes of Reasons, separated by spaces
 	next  string // codes of Next; | separates alternatives
-	says  string // part of the sentences
+	says  string // text that is part of the sentences of Reasons and Next
 }
 
 func newExplained(t *testing.T, w *harness.World, cfg compensator.Config) *explained {
@@ -119,7 +120,8 @@ func (x *explained) change(id compensator.EntryID, action admin.Right) compensat
 	return id
 }
 
-// require waits, because an entry may still be about to be claimed or blocked.
+// require checks the explanation of an entry. It asks again for some time, because the process may be about to claim
+// or block the entry.
 func (x *explained) require(of explainCase, d *admin.Admin, id compensator.EntryID) {
 	x.t.Helper()
 	var got, next, says string
@@ -366,7 +368,8 @@ func TestExplanationTellsWhatTheQueueHolds(t *testing.T) {
 	ask("Run is not at work", "not_running", "next_poll", "Run is not at work")
 }
 
-// PassDead in the type's configuration decides whether a dead entry blocks the next entry of its key.
+// PassDead in the type's configuration decides whether a dead entry blocks the next entry of its key. A process without
+// this configuration does not know whether the entry is blocked.
 func TestExplanationSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -431,7 +434,8 @@ func TestExplanationKeepsToTheRightsOfItsReader(t *testing.T) {
 	x.require(explainCase{"follows", nil, "not_due after_batch", waits, "batch b has ended"}, seeing(admin.SeeEntries, admin.SeeContent), follows)
 	x.WaitState(x.put("tenants", compensator.Options{UserID: "t7"}), compensator.Succeeded)
 	limited := x.put("tenants", compensator.Options{UserID: "t7"})
-	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "The limit tenants allows no start now. Starts allowed in 24h0m0s: 2."}, d, limited) // The key may come from the content.
+	// The key of a limit may come from the content. So without SeeContent, the sentence does not name the key.
+	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "The limit tenants allows no start now. Starts allowed in 24h0m0s: 2."}, d, limited)
 	x.require(explainCase{"limited", nil, "limited_rate", "next_queue", "allows the key t7 no start now"}, seeing(admin.SeeEntries, admin.SeeContent), limited)
 	away := x.put("away", compensator.Options{})
 	x.require(explainCase{"away", nil, "not_due_waits", waits, "did not count: sold out"}, d, away)

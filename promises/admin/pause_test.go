@@ -56,7 +56,8 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg.ReconcileInterval = time.Minute // The process must not need a round to notice the end.
+		// The process must notice the end of the pause without a round of the reconciler.
+		cfg.ReconcileInterval = time.Minute
 		c := w.New(operated(cfg))
 		d := open(t, c)
 		var started sync.Map // time of the database's clock by entry
@@ -175,7 +176,8 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	require.Len(t, page.Records, 1)
 }
 
-// untilUnclaimed records entries until one is not claimed, because the process has seen the pause.
+// untilUnclaimed records entries until the process leaves one unclaimed. The process does so once it knows that the
+// type is paused.
 func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
 	w.Eventually(func() bool {
 		held = w.Record(orders, 2, compensator.Options{})

@@ -1,2 +1,3 @@
-// Package claiming tests when an entry is claimed and by which process (G1, G9, G10, G16, G17, G18).
+// Package claiming tests when an entry is claimed and by which process. See promises G1, G9, G10, G16, G17 and G18 in
+// docs/reference/guarantees.md.
 package claiming

@@ -88,7 +88,8 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// Neither of the reconciler's two reads returns this entry, and the timing wheel does not hold it.
+// The reconciler first reads entries that are due later, and then overdue entries. An entry that comes due between
+// these reads is in neither of them. The timing wheel does not hold the entry, either.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -236,7 +237,8 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	})
 }
 
-// awayStore fails every Settle before the time in its field back.
+// awayStore returns an error from every Settle until the database is back. The field back is the time at which the
+// database is back.
 type awayStore struct {
 	processlog.Store
 	back time.Time

@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionCounter delays each call by as long as a real transaction takes.
+// transactionCounter counts claims and settles. It delays each of them by the time that a real transaction takes, so
+// that further entries come due meanwhile.
 type transactionCounter struct {
 	processlog.Store
 	claims, settles atomic.Int64

@@ -76,7 +76,7 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 		cfg.DB, cfg.Redis = db, through
 		cfg.Observer.QueueDown = func(error) {
 			close(down)
-			panic("observer") // The commit must not depend on the observer either.
+			panic("observer") // The commit must succeed even if the observer panics.
 		}
 		c := w.New(cfg)
 		orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{}, nil)
@@ -105,7 +105,8 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnlyConfig(w.QuickConfig())
 	c := w.New(cfg)
-	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
+	// A reservation of a slot expires after a third of the lease. The long lease keeps it until the end of the test.
+	orders, ran := harness.HandleCounted(t, c, "close_order", compensator.HandlerConfig[harness.Order]{Concurrency: 2, Lease: time.Hour}, nil)
 	w.Run(c)
 	ready()
 	insertedWithLease := func(tx *sql.Tx) bool {

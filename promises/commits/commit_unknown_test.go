@@ -107,8 +107,8 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// Another transaction has recorded the entry before. So the existence of the entry does not show whether the
-// transaction of Once has committed.
+// Another transaction has recorded the entry before the test calls the method Once. So an entry in the table does not
+// show that the transaction with the call of Once has committed.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -227,8 +227,10 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 		"request held back": {faultproxy.Rule{Nth: 1, Fault: faultproxy.DropRequest, Hang: true}, 1, compensator.ErrCommitUnknown},
 	} {
 		for way, committer := range committers {
+			// Skip "plain", because a handle of a plain pool does not report that an answer was lost. Run "request held
+			// back" only for "closure", because this case takes ten seconds.
 			if way == "plain" || name == "request held back" && way != "closure" {
-				continue // The plain way cannot know that an answer was lost. The slow case takes ten seconds, so it runs for one way only.
+				continue
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()

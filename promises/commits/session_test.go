@@ -91,7 +91,7 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	}
 }
 
-// The pool holds more broken sessions than package sql retries, which is three.
+// The pool holds ten broken sessions. Package sql tries only three sessions before it returns an error.
 // Failure: F39
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()

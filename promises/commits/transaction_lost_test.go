@@ -47,7 +47,8 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 	},
 }
 
-// After the deadlock, the server would commit each further statement alone, so the handle must send none.
+// After a deadlock the server has ended the transaction, and would commit each further statement at once. So the
+// ScopedTx must send no further statement.
 // Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()

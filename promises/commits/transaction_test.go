@@ -160,7 +160,7 @@ var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 	"row changed since the snapshot": func(w *harness.World, tx harness.Statements) {
 		ctx := w.T.Context()
 		if testservers.SharedSQL(w.T).Flavor != "mariadb" {
-			w.Deadlock(tx) // Other servers do not report error 1020.
+			w.Deadlock(tx) // Only MariaDB reports error 1020, so use a deadlock on other servers.
 			return
 		}
 		w.Exec("CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -412,11 +412,11 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
 					c := w.New(cfg)
 					err := commit(c, cfg.DB, func(tx compensator.Tx) {
-						fail(t, w, func() error { // Provoke the failure before the effect, because the lock of the effect would block a change of the table.
+						fail(t, w, func() error {
 							_, err := c.Record(t.Context(), tx, entry)
 							return err
 						})
-						w.WriteEffect(tx, "business") // The caller swallows the error.
+						w.WriteEffect(tx, "business") // The program goes on and commits, although Record has failed.
 					})
 					require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s pool", way, kind)
 				}

@@ -136,7 +136,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 		if call < 3 {
 			return harness.ErrSoldOut
 		}
-		return nil // Return the success after the last attempt.
+		return nil // The last attempt succeeds. One more failure would start the compensation.
 	})
 	w.Run(c)
 	for i := range 20 {

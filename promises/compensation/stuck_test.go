@@ -43,7 +43,7 @@ func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 					w.WaitState(id, compensator.Dead)
 					require.Zero(t, undone.Of(id))
 					require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
-					g.Open() // Run does not return while the handler runs.
+					g.Open() // Let the handler end, because Run waits for the handler at the end of the test.
 				}
 				require.Equal(t, 1, ran.Of(id))
 			})

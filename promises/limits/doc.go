@@ -1,2 +1,3 @@
-// Package limits tests what TypeConfig.Limit promises over all processes (G41).
+// Package limits tests what TypeConfig.Limit promises over all processes. See promise G41 in
+// docs/reference/guarantees.md.
 package limits

@@ -1,2 +1,3 @@
-// Package people tests the manual actions of people and services (G3, G4, G13), and what people can see.
+// Package people tests the manual actions of people and services, and what people can see. See promises G3, G4 and G13
+// in docs/reference/guarantees.md.
 package people

@@ -1,2 +1,3 @@
-// Package recording tests what Record promises before its transaction ends (G2, G11).
+// Package recording tests what Record promises before its transaction ends. See promises G2 and G11 in
+// docs/reference/guarantees.md.
 package recording

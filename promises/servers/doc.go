@@ -1,2 +1,3 @@
-// Package servers tests the promises on different servers and sessions (conditions C1 and C6).
+// Package servers tests the promises on different servers and sessions. See conditions C1 and C6 in
+// docs/reference/guarantees.md.
 package servers

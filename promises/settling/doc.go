@@ -1,2 +1,2 @@
-// Package settling tests how an outcome gets into the database (G5, G8).
+// Package settling tests how an outcome gets into the database. See promises G5 and G8 in docs/reference/guarantees.md.
 package settling
