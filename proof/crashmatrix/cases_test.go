@@ -9,6 +9,8 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
+// surroundings says what is special about the processes and tables of a case. A victim is a process that the case
+// kills.
 type surroundings string
 
 const (
@@ -28,11 +30,11 @@ const (
 	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
 	limited   surroundings = "limited"    // The kinds of plain handlers have a limit.
 	tenants   surroundings = "tenants"    // The same as limited, and each tenant has the limit for itself.
-	rated     surroundings = "rated"      // The same as tenants without Concurrent, so that claims take starts of a tenant in advance.
-	adjusted  surroundings = "adjusted"   // The same as staffed and limited together, and a person changes the limit.
+	rated     surroundings = "rated"      // Like tenants, but Limit.Concurrent is 0. A claim also takes starts for later claims.
+	adjusted  surroundings = "adjusted"   // Like staffed, and limited as well. A person changes the limit.
 	staffed   surroundings = "staffed"    // Config.Operations is set with Attempts, and people act through package admin.
 	counting  surroundings = "counting"   // Operations.Statistics is set, and old rows of statistics wait to be folded.
-	listed    surroundings = "listed"     // Operations.Instances is set, and victims close their Compensator.
+	listed    surroundings = "listed"     // Operations.Instances is set. A victim is killed while it closes its Compensator.
 	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is known to hold all entries.
 )
 

@@ -60,7 +60,8 @@ func (w *world) requireNone(what, from string, args ...any) {
 	assert.Zero(w.t, w.count(from, args...), what)
 }
 
-// Only the entries that seed made old may be purged.
+// checkLedger compares the entries with the committed rows. The entries whose keys begin with "old-" must be purged. No
+// other entry may be purged.
 func (w *world) checkLedger() {
 	w.t.Helper()
 	w.requireNone("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")

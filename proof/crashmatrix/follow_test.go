@@ -63,7 +63,9 @@ func (f *follower) step(was, s step) string {
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
-		f.lost-- // The recording process claims an entry that it inserted with a lease, so the delivery is already counted.
+		// A process claims the entry that it has inserted with a lease. The INSERT has counted this delivery already,
+		// and the method claim adds it to f.lost again.
+		f.lost--
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
 		f.lost--
@@ -179,8 +181,9 @@ func (l *entryLog) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != wire && l.kind != sum
 }
 
-// explained returns "" if a run of the handler explains the outcome in the step s. The run must belong to the claim
-// that this outcome ends. If absorbed returns true, a success may also come from a run of another claim.
+// explained returns "" if a run of the handler explains the outcome that the parameter s stores. The run must belong to
+// the claim that this outcome ends. There is one exception: if the library accepts a late success (see the method
+// absorbed), a success may also come from a run of another claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

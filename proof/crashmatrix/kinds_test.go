@@ -34,8 +34,8 @@ const (
 	refundFailures   = 2
 	undoFailures     = 1
 	slowTakes        = 500 * time.Millisecond
-	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
-	hangs            = recallTime + time.Second + 2*lease // longer than a recall's timeout and the lease after the timeout
+	recallTime       = 300 * time.Millisecond             // timeout of the attempts of the kind "recall"
+	hangs            = recallTime + time.Second + 2*lease // duration of some attempts of "recall", past their leases
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
 	ok, wrong, never = "ok", "failed", "permanent"

@@ -139,7 +139,8 @@ func (l *victim) tryOneFirst(ctx context.Context, entries []compensator.Entry) e
 	return l.p.admin.ContinueBulk(ctx, actor, id)
 }
 
-// The first batch has one entry, so that a victim can be killed between two batches.
+// actOnAll requeues all dead entries of the kind "hand" in one action. Because of TryFirst, the first batch has one
+// entry and the other entries follow in a second batch. So a victim can be killed between two batches.
 func (l *victim) actOnAll(ctx context.Context) error {
 	actor := admin.Actor{ID: "admin"}
 	change := admin.Change{Action: admin.Requeue, Why: admin.Why{Reason: "all of them"}, Checked: true}

@@ -100,7 +100,9 @@ func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context)
 func (l *victim) runRepeatedly(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping || l.In == counting {
-		longest = 10 * time.Second // A stopped Run leaves the rest of its purge or fold to the next round, which comes minutes later.
+		// Give Run enough time to purge entries or to fold statistics. After a stop, the rest would wait for the next
+		// round, which comes minutes later.
+		longest = 10 * time.Second
 	}
 	for {
 		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))

@@ -49,8 +49,9 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// The trigger writes one row of the table history. The column began is the time at which the statement began and
-// computed its values. The column at is the time of the write.
+// historyTrigger returns the statement that creates a trigger. For each write of an entry, the trigger inserts a row
+// into the table "history". The column "began" holds the time at which the statement began and computed its values. The
+// column "at" holds the time of the write.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +

@@ -8,7 +8,7 @@ type mutant struct {
 	what    string
 	edits   []edit
 	sees    selection
-	inModel string // switch that breaks the model in the same way; see proof/model
+	inModel string // switch that puts the bug of this mutant into the model; see proof/model
 }
 
 type edit struct {
@@ -17,8 +17,8 @@ type edit struct {
 	to   string
 }
 
-// isText reports whether the edit changes a file that is not Go. In such an edit, the field from is plain text instead
-// of a pattern. Any white space in this text matches any white space of the file.
+// isText reports whether the edit changes a file that is not Go. Such an edit replaces plain text (edit.from) instead
+// of a pattern. Any white space in edit.from matches any white space of the file.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
 type selection map[layer]string

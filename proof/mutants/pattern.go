@@ -154,7 +154,8 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits stores in names which tokens each name of the pattern matches.
+// fits reports whether the pattern matches the tokens that begin at an index, the parameter at. The result end is the
+// index after the match. For each name in the pattern, fits stores the matched tokens in the map names.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true

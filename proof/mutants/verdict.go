@@ -118,7 +118,8 @@ func (l *testLog) problem() string {
 			return "the tests timed out"
 		}
 		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
-			// A drop or a delete also fails if a test has left a connection or a file open, so the servers may be healthy.
+			// A problem of the test servers says nothing about the mutant. A failed drop or delete is no such problem:
+			// it also happens with healthy servers, if a test has left a connection or a file open.
 			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") {
 				return "the test servers failed: " + m[1]
 			}
