@@ -11,15 +11,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each property of apart draws from a separate random stream.
+// apart holds properties of a seed, which is one simulated run. Each property draws from a separate random stream.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
-	// The fields from jammed to waits are set only in seeds that are not calm.
+	// In a calm seed, most fields of this group are zero. Only these fields may be set: faulty, losesAnswers,
+	// wholeServer, limits, returning and waits.
+
 	jammed compensator.IdempotencyKey
-	// If former is 0, all instances run the same version of the service. If former is 1, 2 or 3, some instances run an
-	// older version, without handlers for the types in formerLacks. Of every three consecutive instances, the instance at
-	// the position former runs the older version.
+	// If this field is 0, all instances run the same version of the service. Otherwise, every third instance runs an
+	// older version, without handlers for the types in formerLacks. The numbers 1, 2 and 3 say which of three
+	// consecutive instances this is.
 	former    int
 	leases    []time.Duration
 	sleepy    bool // whether some handlers ask for a delay of months
@@ -28,7 +30,7 @@ type apart struct {
 	faulty    bool
 
 	losesAnswers bool
-	wholeServer  bool // whether the database errors that the field faulty adds concern the whole database server
+	wholeServer  bool // whether the database errors (see the field faulty) concern the whole database server
 	slots        slots
 	outage       outage
 	keep         time.Duration
@@ -44,7 +46,7 @@ type apart struct {
 	returning    map[string]bool
 	waits        []wait
 
-	// The fields below are set in all seeds.
+	// A calm seed sets these two fields, too.
 	batchCalls int
 	batchWait  time.Duration
 }
@@ -107,8 +109,8 @@ func (w *world) wake() {
 }
 
 // drawLosses makes the shared queue lose the entries of one type at random times. The queue must recover so fast that
-// no entry starts late. So these losses also happen in calm seeds. A calm seed is a run without other faults, in which
-// no entry may be late.
+// no entry starts late. A calm seed is a simulated run without other faults, in which no entry may be late. So calm
+// seeds have these losses, too.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {

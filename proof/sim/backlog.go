@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A log of the simulation has few entries, so a longer slice would hold the whole range.
+// shortSlice limits how many entries one call of CountBacklog counts in each range. The simulated log has few entries,
+// so with a higher limit one call would count a whole range.
 const shortSlice = 3
 
 type backlogRound struct {

@@ -90,7 +90,9 @@ type lookedAt struct {
 	id compensator.EntryID
 }
 
-// An admitted entry that waits for an unfinished batch makes no call, so the next entry may make the one call.
+// noteCallAdmittedLocked counts an admitted entry as the one call, the probe, that an open breaker allows. An entry
+// that runs after a batch is counted later, by checkBreakerCallLocked. If its batch has not ended, this entry makes no
+// call, and the next entry may make the probe.
 func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open != nil && open.said.Equal(time.Now()) {
@@ -108,8 +110,9 @@ func (o *oracle) noteCallAdmittedLocked(n *instance, e observe.AttemptEvent) {
 	o.checkProbeLocked(n, e.ID, open)
 }
 
-// checkBreakerCallLocked is called just before the handler runs, when the attempt has seen that the batch has
-// ended.
+// checkBreakerCallLocked counts the call of an entry that runs after a batch. It is called just before the handler
+// runs, when the engine has seen that the batch has ended. If the breaker has opened or closed since the entry was
+// admitted, the call is not counted.
 func (o *oracle) checkBreakerCallLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if let := o.looks[lookedAt{n, e.ID}]; let == open {

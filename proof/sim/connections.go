@@ -45,7 +45,7 @@ func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 }
 
 type link struct {
-	outage atomic.Int64 // number of the last outage before the newest connection was opened (0: no statement yet)
+	outage atomic.Int64 // number of the last outage before the newest connection was opened (0: no connection yet)
 	opened atomic.Int64
 }
 

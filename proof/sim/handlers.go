@@ -151,7 +151,8 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
-		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry.
+		// The method wake makes an entry with so long a delay due at once.
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour
 	}
 	return b
 }

@@ -38,12 +38,12 @@ type instance struct {
 	round   backlogRound          // guarded by oracle.mu
 
 	compared       time.Time      // time of the latest answer that says which rows the database still has; guarded by oracle.mu, like the fields below it
-	lossSeen       time.Time      // value of compared when the instance noticed a loss
+	lossSeen       time.Time      // time of the answer that showed the instance a loss; a value of the field compared
 	newest         processlog.Row // latest row that this instance knows it has claimed
-	pendingRelease processlog.Row // equals newest, if the database has lost that row and the instance has not noticed
+	pendingRelease processlog.Row // the field newest, if the database has lost that row unnoticed; otherwise zero
 	claims         map[compensator.EntryID]claimed
 	ran            processlog.Row // latest row for which the instance called a handler
-	lost           processlog.Row // equals ran, if the database has lost that row and the instance has not noticed
+	lost           processlog.Row // the field ran, if the database has lost that row unnoticed; otherwise zero
 
 	dead        atomic.Bool
 	died        chan struct{}
@@ -237,13 +237,15 @@ func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c clas
 	return err
 }
 
-// judged also returns the verdict, which holds what the seed decided about the step.
+// judged waits for its turn, and then calls the function do, unless the seed decides against it. The verdict holds what
+// the seed decided about this step.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
 	}
 	v := n.w.gate.pass(r)
-	if v.fault == hangBefore || v.fault == hangAfter { // Count the hang before do runs, because a locked row may delay do.
+	// Count a hanging step as stuck from its beginning, because the step may wait for a locked row before it hangs.
+	if v.fault == hangBefore || v.fault == hangAfter {
 		n.w.stuck.Add(1)
 		defer n.w.stuck.Add(-1)
 	}

@@ -12,8 +12,9 @@ import (
 
 const midwayStream = 46
 
-// drawMidway adds orders of several batch entries. Without these orders, a process would very rarely be stopped while a
-// call of a batch handler fails.
+// drawMidway makes seeds in which a process is stopped while a call of its batch handler fails. The call must hold
+// several entries, so drawMidway adds orders that record several entries of the batch type at once. Without these
+// orders, this situation would be very rare.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan

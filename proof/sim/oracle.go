@@ -56,13 +56,13 @@ type oracle struct {
 
 	rebuilding map[processlog.Token]time.Time
 	opened     map[breakerOn]*opening
-	// An entry that runs after a batch is admitted before its attempt checks whether the batch has ended. looks holds the
-	// breaker that was open when the entry was admitted, or nil.
+	// The map looks has a value for each admitted entry that must run after a batch. The value is the breaker that was
+	// open at the admission, or nil. The engine checks only after the admission whether the batch has ended.
 	looks  map[lookedAt]*opening
 	sights [sights]int
 
 	grants  map[limitKey][]grant
-	forgot  int                                   // number of losses before these grants
+	forgot  int                                   // number of losses when the field grants was last emptied
 	permits map[limitKey]map[processlog.Held]bool // claims that began with a permit, by limit and key
 }
 
@@ -79,8 +79,8 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// The database may have carried out the write or not. If a row holds the token of an operation, this operation wrote
-// the row.
+// operation is a write that an instance has sent to the database. If the instance got no answer, the database may have
+// carried out the write or not. A row that holds the token of an operation was written by this operation.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -116,8 +116,8 @@ type transition struct {
 	// count a lost lease, so the claim need not start an attempt.
 	counts bool
 
-	started  bool // for a claim: whether its attempt was started; its handler is called once its transaction has begun
-	answered bool // for a claim: whether the database has answered about the outcome of its attempt
+	started  bool // for a claim: whether the engine has started the attempt, even if no handler was called yet
+	answered bool // for a claim: whether the database has answered the write of the attempt's outcome
 }
 
 type attempt struct {
@@ -139,7 +139,7 @@ type attempt struct {
 	lostAt  time.Time
 	stored  bool // whether the database has stored the outcome, or refused it for good
 	told    bool // whether the library had ended the attempt's context when the handler decided on its result
-	refused bool // whether the database refuses to change the row for now; such an attempt no longer counts as one that may crash its process
+	refused bool // whether the database refuses the outcome for now; checkQuarantineLocked then ignores the attempt
 	acted   bool
 
 	repeated bool // whether the entry ran again alone under the same claim, because its batch had no result

@@ -125,7 +125,8 @@ func (o *oracle) checkAnswers(n *instance, outcomes []processlog.Outcome, answer
 	}
 }
 
-// An attempt whose row the database refuses to change no longer counts as one that may crash its process.
+// checkRefusedRowLocked marks an attempt whose outcome the database refuses. checkQuarantineLocked then no longer
+// counts the attempt as one that may crash its process.
 func (o *oracle) checkRefusedRowLocked(l *rowHistory, n *instance, version uint64) {
 	if l == nil {
 		return

@@ -65,11 +65,12 @@ func (o *oracle) checkPromptClaimLocked(l *rowHistory, before processlog.Row) {
 	}
 }
 
-// wasHeld reports whether a living instance still held an attempt of the given epoch at the time free, when the entry's
-// lease ended. The result is also true if the attempt ended before that time, by less than the constant promptness.
+// wasHeld reports whether a living instance still held an attempt of the given epoch when the entry's lease ended. The
+// parameter free is the time at which the lease ended. The result is also true if the attempt ended before this time by
+// less than the constant promptness.
 //
 // If wasHeld returns true, a late claim is no fault. The queue may have offered the entry to the instance that held the
-// attempt. This instance must put the entry back for a while (G16).
+// attempt. This instance must put the entry back for a while. See promise G16.
 func (l *rowHistory) wasHeld(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
@@ -101,7 +102,9 @@ func (o *oracle) checkWaitLocked(before, after processlog.Row, a *attempt) {
 }
 
 func (o *oracle) checkRenewalLocked(l *rowHistory, before processlog.Row) {
-	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
+	// A lease may be lost because of a fault. It may also be lost if several orders record the same key: the insert of
+	// the key locks the row, so renewals fail.
+	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 {
 		return
 	}
 	for _, a := range l.attempts {
@@ -116,7 +119,9 @@ func (o *oracle) noteLostLeases(n *instance, held []processlog.Held, noteLostLea
 	defer o.mu.Unlock()
 	for _, h := range held {
 		l := o.histories[h.ID]
-		if l == nil || !slices.Contains(noteLostLeases, h.ID) || l.holdsLocked(h.Version) { // The answer names entries only, so it may be about another version.
+		// The answer names entries without versions. If this version still holds its lease, the lease of another
+		// version was lost.
+		if l == nil || !slices.Contains(noteLostLeases, h.ID) || l.holdsLocked(h.Version) {
 			continue
 		}
 		for _, a := range l.attempts {
@@ -132,7 +137,9 @@ func (l *rowHistory) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// A batch is not interrupted, because its other entries still have their leases.
+// checkAttemptEnd asserts G16 when a handler returns: the context of the handler reports a lost lease, and only a lost
+// lease. A batch handler is excluded. If one entry of a batch loses its lease, the context of the batch does not end,
+// because the other entries still have their leases.
 func (o *oracle) checkAttemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,7 +149,9 @@ func (o *oracle) checkAttemptEnd(a *attempt) {
 	}
 	a.told = toldToStop(a)
 	l, told := o.histories[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
-	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // as in checkRenewalLocked
+	// Because of a fault, or if several orders record the same key, renewals may fail. Then the context may report a
+	// lost lease although no instance has claimed the entry.
+	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 {
 		o.failLocked("G16: the context of the handler of entry %s, version %d, reported a lost lease, but the lease was not lost", a.id, a.version)
 	}
 }

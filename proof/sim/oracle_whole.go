@@ -19,8 +19,8 @@ func (o *oracle) noteRebuild(token processlog.Token) {
 // checkRebuilt is called when an instance reports that the queue holds all entries of some types again. It asserts that
 // the queue holds each entry that existed when the rebuild began, and that is due within Config.Horizon.
 //
-// checkRebuilt asserts nothing if the queue goes back in time or the database's clock jumps. In these seeds, the oracle
-// does not know which entries are due within the horizon.
+// checkRebuilt asserts nothing in a seed (a simulated run) in which the queue goes back in time or the database's clock
+// jumps. In such a seed, the oracle does not know which entries are due within the horizon.
 func (o *oracle) checkRebuilt(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return

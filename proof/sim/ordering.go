@@ -206,8 +206,9 @@ func (o *oracle) isLeasedLocked(l *rowHistory, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// If the recording instance knew the type as serial, the position is known from the insert. Otherwise it is known from
-// the entry's first attempt.
+// wasCountingLocked reports whether an entry has a position under its ordering key, and whether the position was known
+// before a time, the parameter before. If the recording instance knew the type as serial, the position is known from
+// the insert. Otherwise the position is known from the first attempt of the entry.
 func (o *oracle) wasCountingLocked(l *rowHistory, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false

@@ -22,7 +22,7 @@ type pausing struct {
 	// setting.
 	after time.Duration
 	ends  bool
-	again bool // whether the pause replaces one with another end
+	again bool // whether this pause replaces an earlier pause of the type, which has another end
 }
 
 func (w *world) drawPauses() {

@@ -47,7 +47,7 @@ const (
 	enqueued             // a plain transaction, then Receipt.Committed
 	unwatched            // a plain transaction without Receipt.Committed, so the reconciler finds the entries
 	ways                 // number of the ways above, which record entries for a handler
-	once                 // InTx, and the transaction does the work itself (drawMessages)
+	once                 // a consumer: one transaction records the message with Type.Once and does the work
 )
 
 func (w *world) drawOrders() (orders []order) {

@@ -138,7 +138,8 @@ func (o *oracle) noteCallReturned(a *attempt) {
 	o.sights[sawCalls]++
 }
 
-// If the transaction cannot begin, the second part does not run, and endCall notes the end of the attempt.
+// endCall is a middleware for HandleCall. The engine calls firstPart, and then secondPart in a transaction. If this
+// transaction cannot begin, secondPart does not run, and endCall notes the end of the attempt.
 func (n *instance) endCall(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		defer n.w.oracle.readCounts(func(o *oracle) {

@@ -201,8 +201,8 @@ func (r *request) readyAt(at time.Time) {
 	r.turn.Reset(time.Until(at))
 }
 
-// The requests of a dead instance end a nanosecond apart, because the runtime would choose the order of timers that
-// fire at the same instant.
+// refuse ends a request of a dead instance. The requests of the instance end a nanosecond apart. Otherwise their timers
+// would fire at the same instant, and the runtime, not the seed, would choose their order.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))
@@ -250,7 +250,8 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 // A seed with more than maxSteps steps fails as a livelock. A good seed needs far fewer steps.
 const maxSteps = 60_000
 
-// The latency is exact to the nanosecond, because the runtime would choose the order of two steps at the same instant.
+// latency returns a random number of nanoseconds, so that two steps hardly ever end at the same instant. At the same
+// instant, the runtime, not the seed, would choose their order.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

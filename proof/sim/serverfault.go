@@ -57,9 +57,10 @@ func (o *oracle) checkServerFaultLocked(l *rowHistory, before, after processlog.
 	}
 	row := serverFaultsInARow(before, before) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// If nothing ended the context while the handler ran, its cause is now context.Canceled. With any other cause, the
-	// context may have ended just before the handler returned. In this case, the error counts like any other failure, and
-	// the oracle does not check the counts.
+	// The engine cancels the context of an attempt after the handler has returned. So the cause of the context is
+	// context.Canceled, unless something else, for example a timeout, ended the context first. That end may have come
+	// just before the handler returned. Then the error counts like any other failure, so the oracle does not check the
+	// counts.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after) != row) {
 		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -85,9 +86,11 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	}
 	unknown := before.Faults.In(&before).OutcomeUnknown || before.DeliveryCount > 1 || out.TimedOut || a != nil && (a.told && !a.voidable() || a.acted)
 	remembered := after.Faults.In(&after).OutcomeUnknown
-	// The variable either is true if the row may say that the outcome is unknown, or not. There are two such cases:
+	// If the variable either is true, the oracle does not know whether the row must say that the outcome is unknown.
+	// There are two such cases:
 	//   - The context ended after the handler had decided on its result.
-	//   - The handler is a batch handler, which gets another context than this attempt.
+	//   - The handler is a batch handler. Its context is not the context of this attempt, so the oracle does not know
+	//     whether the handler was told to stop.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)

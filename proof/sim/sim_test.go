@@ -62,7 +62,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// A run of enoughSeeds seeds always reaches every fault and every situation of the tally, whatever its first seed is.
+// enoughSeeds is the number of seeds (simulated runs) that surely reach every fault, and every situation that the tally
+// counts. The first seed of the run does not matter. A test of fewer seeds may miss some.
 const enoughSeeds = 1000
 
 func TestRegressionSeeds(t *testing.T) {

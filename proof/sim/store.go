@@ -101,7 +101,8 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 		return nil, err
 	}
 	if len(drafts) > 1 && s.from.w.plan.bulkIDsHidden {
-		for i := range answers { // MySQL returns no ids of a bulk insert either.
+		// Hide the ids, because MySQL returns no ids for an insert of several rows.
+		for i := range answers {
 			if !answers[i].Duplicate {
 				answers[i].ID = compensator.EntryID{}
 			}

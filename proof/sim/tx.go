@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Besides entries it holds effects, which stand for the writes that a transactional handler makes in this database.
+// gatedTx is a transaction of one instance. Besides entries, the transaction holds effects, which stand for the writes
+// that a transactional handler makes in the database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance

@@ -92,7 +92,8 @@ const stackInUse = 13 << 10
 
 // collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
 // the runtime setting adaptivestackstart, a collection measures the used stacks, and new goroutines start with stacks
-// of this size. So the stacks of a seed's goroutines need not grow, which saves an eighth of a seed's time.
+// of this size. The stacks of the goroutines in the next simulated runs need not grow, which saves an eighth of the
+// time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})

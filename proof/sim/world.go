@@ -30,7 +30,7 @@ type world struct {
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards the fields down to answered
+	own    sync.Mutex // guards the fields below it, up to the field answered
 	walk   walk
 	counts [faults]int
 	steps  int
@@ -48,7 +48,7 @@ type world struct {
 	storeShift, queueShift time.Duration
 	answered               time.Time
 
-	mu        sync.Mutex // guards the fields from here to launched, and instance.retired
+	mu        sync.Mutex // guards the fields below it, up to the field launched, and instance.retired
 	instances []*instance
 	deaths    []*instance
 	errands   []func()
@@ -82,7 +82,7 @@ type plan struct {
 	// ordered counts all orders for an idempotency key. untold counts the orders whose commit is not reported to the
 	// library.
 	ordered, untold map[string]int
-	thinking        map[string]time.Duration // longest time by idempotency key
+	thinking        map[string]time.Duration // by idempotency key: longest time from insert to commit of unwatched orders
 	holds           time.Duration
 	killer          compensator.IdempotencyKey
 	runners         int
@@ -135,7 +135,8 @@ func (w *world) randomDuration(minimum, maximum time.Duration) time.Duration {
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
-		// If two timers fired at the same instant, the runtime would choose their order.
+		// The durations are random to the nanosecond, so that no two timers fire at the same instant. Otherwise the
+		// runtime, not the seed, would choose their order.
 		Lease: w.randomDuration(time.Second, 4*time.Second), Grace: w.randomDuration(500*time.Millisecond, 2*time.Second),
 		ReconcileInterval: w.randomDuration(time.Second, 6*time.Second), PollInterval: w.randomDuration(500*time.Millisecond, 2*time.Second),
 		Horizon: w.randomDuration(20*time.Second, 3*time.Minute), StopTimeout: w.randomDuration(3*time.Second, 9*time.Second),
@@ -242,7 +243,9 @@ func (w *world) drawRefusals() {
 // Each call of run needs a separate bubble of testing/synctest.
 func (w *world) run() {
 	w.launch(true)
-	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // so that their timers do not coincide
+	// Launch each other instance after a random time. Otherwise the timers of several instances would fire at the same
+	// instant.
+	for i := 1; i < w.plan.runners+w.plan.recorders; i++ {
 		w.later(w.randomDuration(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
@@ -292,8 +295,8 @@ func (w *world) script() {
 	w.checkSlots()
 	w.rest()
 	w.acceptLate()
-	// Some handlers ignore their context and still run. Other instances may have brought the entries of these handlers to
-	// rest, so rest did not wait for the handlers.
+	// Some handlers ignore their context and still run, although other instances have ended their entries. The method
+	// rest waits only for entries, so wait for these handlers here.
 	w.await(3*w.plan.types.Timeout, w.oracle.isIdle)
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
@@ -386,7 +389,9 @@ func (w *world) heal() {
 			n.pausedUntil.Store(now.UnixNano())
 		}
 		if w.ensureWorker() && answered.Before(now) {
-			answered = now // Wait until the new instances have started, because the script may stop some of them next.
+			// Make the wait below last until now, so that the new instances have started when heal returns. The script
+			// may stop some of them next.
+			answered = now
 		}
 		close(ready)
 	})
