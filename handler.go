@@ -401,8 +401,9 @@ func (c *Compensator) warnOfPool() {
 		"calls_beside_them", strings.Join(thens, ", "), "set", advice)
 }
 
-// fitLease makes the lease longer than an attempt if the lease perhaps cannot be renewed. A lost lease counts no
-// attempt, so a handler that always runs longer than its lease would otherwise run forever.
+// fitLease makes the lease of a type longer than an attempt, if an open transaction of the handler could block the renewal
+// of the lease. Without this, a handler that always runs longer than its lease would lose each lease. A lost lease does
+// not count as an attempt, so the entry would run again and again.
 func (c *Compensator) fitLease(businessType string, s *settings, usesTx bool, size int) {
 	store, ok := c.store.(*sqlstore.Store)
 	oneWriter := ok && store.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size

@@ -224,8 +224,8 @@ func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batch
 	return c.snoozeUntilEnded(ctx, row, batchID)
 }
 
-// snoozeUntilEnded snoozes row for an eighth of its age, so the entry runs late by at most an eighth of the time that
-// the batch took.
+// snoozeUntilEnded makes the follow-up of a batch wait again while the batch has an open entry. Each wait is an eighth of
+// the follow-up's age. So the follow-up runs at most an eighth of that age after the end of the batch.
 func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {

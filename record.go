@@ -56,7 +56,7 @@ type NewEntry struct {
 	Options
 
 	alreadyDone     bool  // the caller of Record does the work itself, so the entry is recorded as succeeded
-	forPeriodicSlot bool  // whether the entry is for a slot of a periodic type. If an entry with its key exists, Record then accepts that entry
+	forPeriodicSlot bool  // whether the entry is for a slot of a periodic type. If it is true and an entry with the same key exists, Record accepts the existing entry
 	encodeErr       error // the error with which Type.Entry failed
 }
 

@@ -115,8 +115,8 @@ type failingConnector struct{ err error }
 func (r failingConnector) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r failingConnector) Driver() driver.Driver                        { return nil }
 
-// refusal returns why a statement must not be sent through s, or nil. A watched connection itself returns an error if
-// its transaction has ended.
+// refusal returns why a statement must not be sent through s, or nil. It checks for an ended transaction only if the
+// connection is not watched, because a watched connection refuses such statements itself.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.unwatched != nil && s.unwatched.aborted != nil {
 		return s.unwatched.aborted
@@ -235,8 +235,9 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 
 var errPanicked = errors.New("it panicked")
 
-// callHandler calls the handler and records its failure in the field failure, because a middleware may hide the error.
-// The transaction holds the writes of the failed call, so it must not be committed.
+// callHandler calls the handler. If the handler fails, callHandler stores its error in the field failure. A middleware may
+// return nil although the handler has failed, and would then commit the writes of the failed handler. The field failure
+// prevents this commit.
 func (s *ScopedTx) callHandler(handler func() error) error {
 	earlier := s.failure
 	s.failure = cmp.Or(earlier, errPanicked)

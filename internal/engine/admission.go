@@ -307,8 +307,8 @@ type Grouping struct {
 	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
 	Linger time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. It returns after what time the scanner must call
-	// Look. The result 0 means at once, because the entries that were reported may fill a call.
+	// EntryDue is called for each entry that is reported as due now. Its result is the time until the scanner
+	// must call Look. The result 0 means now, because the reported entries may fill a call.
 	EntryDue func(now time.Time) time.Duration
 
 	// Look is called before each claim of the type. It returns nil if the claim may begin. If due entries may still

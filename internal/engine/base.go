@@ -125,7 +125,8 @@ type Config struct {
 	// Extract returns a copy of base with values from the headers of an entry, for its handler.
 	Extract func(base context.Context, headers map[string]string) context.Context
 
-	// ErrorNumber returns the number that the database server gave an error, or 0.
+	// ErrorNumber returns the error number of the database server, for example 1213 for a deadlock. It returns 0 if err has
+	// no such number.
 	ErrorNumber func(err error) uint16
 }
 

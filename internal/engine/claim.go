@@ -294,7 +294,8 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	//     process may claim the entry. The fields LeaseLeft and DueIn are negative while the entry is due and free.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The claim dead-letters the entry and does not run it, so do not ask the admissions.
+	// The entry has lost too many leases. The claim takes the entry only to make it dead. No handler runs, so the admissions
+	// of the type have nothing to decide.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -328,8 +329,8 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// setAsideCounted removes the entries in p.countedOnly from found.Mine, so that they do not run. Their claim only
-// counts a lost lease. setAsideCounted adds these entries to found.Waiting, due again after one lease.
+// setAsideCounted moves the entries in p.countedOnly from found.Mine to found.Waiting, so that they do not run. The claim
+// has leased these entries only to count one more lost lease. They are due again when this lease ends.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found

@@ -268,7 +268,7 @@ func (t *Type) crashOutcome(row *processlog.Row, startedAt time.Time) processlog
 	o.To, o.EndedBy = processlog.Dead, processlog.EndedByCrash
 	o.LastError = fmt.Sprintf("%d leases in a row ended with no outcome: %s", LostLeases(row), why)
 	if row.State == processlog.Compensating {
-		// processlog.Change reads from this count whether a compensation has begun.
+		// A count above 0 tells processlog.Change that a compensation has begun.
 		o.CompensateCount++
 	}
 	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {

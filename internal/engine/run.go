@@ -176,8 +176,8 @@ func (e *Engine) releaseUnstarted(attempts []*Attempt) {
 
 // giveBack gives up the leases of attempts that do not start, and then notifies the features.
 //
-// The order is important. A feature that is notified may start a suspect, which is an entry that may have crashed a
-// process. If this suspect crashes the process, each entry whose lease is not given up yet loses a lease.
+// The order is important. A notified feature may start a suspect, which is an entry that may have crashed a process. If
+// this suspect crashes this process too, a lease that was not given up yet counts as lost, although its entry never ran.
 func (e *Engine) giveBack(attempts []*Attempt, giveUp func() error) error {
 	if len(attempts) == 0 {
 		return nil

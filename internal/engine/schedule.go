@@ -269,8 +269,8 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	// entries.
 	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked:
 		return false
-	// Before a second claim, a look would count the due entries. It would also count the entries that the running claim
-	// is about to lease. So wait until that claim ends.
+	// The type lingers, so a look comes before each claim: it counts the due entries. While a claim runs, the look would
+	// also count the entries that this claim is about to lease. So wait for the end of the claim.
 	case s.typ.Linger() > 0:
 		return false
 	case s.moreDue:
