@@ -86,8 +86,9 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry finds out whether a transaction of unknown type wraps a ScopedTx. The context of the first statement in this
-// transaction carries the inquiry. If the statement reaches a ScopedTx, the ScopedTx fills in the inquiry.
+// inquiry finds out whether a transaction handle of unknown type, for example of an ORM, wraps a ScopedTx. The library puts
+// the inquiry into the context of the first statement that it sends through the handle. If the statement arrives at a
+// ScopedTx, the ScopedTx fills in the inquiry.
 type inquiry struct {
 	c        *Compensator // the Compensator that was called
 	ref      Ref          // the entry to change; nil for Record

@@ -199,8 +199,9 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode decodes the content of an entry. A failure costs the entry no attempt until the entry is older than MaxWait.
-// Another process may run newer code that wrote the content, and may decode the content later.
+// decode decodes the content of an entry. During a deployment, newer code may have written a content that this process
+// cannot decode, and a process with the newer code will. So a failure costs the entry no attempt until the entry is older
+// than MaxWait.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {

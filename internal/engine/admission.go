@@ -43,9 +43,9 @@ type Admission struct {
 	// but only for suspects. So Accept may count the accepted suspects, but must not count other accepted entries.
 	Accept func(row *processlog.Row, lost int) bool
 
-	// SuspectDone is called for a suspect, an entry that may have crashed a process. If Accept has accepted the
-	// suspect, SuspectDone says that the suspect can no longer crash this process. The engine may call SuspectDone
-	// several times after one call of Accept.
+	// SuspectDone says that a suspect can no longer crash this process. A suspect is an entry that may have crashed a
+	// process. The engine calls SuspectDone at least once for each suspect that Accept has accepted, and perhaps several
+	// times.
 	SuspectDone func(row *processlog.Row, why SuspectEnd)
 
 	// Admit splits the claimed attempts into attempts that may start and attempts that are skipped. The engine gives

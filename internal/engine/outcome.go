@@ -192,7 +192,7 @@ func (t *Type) maxFailures(row *processlog.Row) int {
 // the handler's context ended, or is nil. OutcomeOf calls code of the user: the methods of err, and the type's Retry.
 // If this code panics or calls runtime.Goexit, the attempt counts as failed.
 func (t *Type) OutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
-	if err == nil { // A success calls no code of the user.
+	if err == nil { // Without an error, outcomeOf calls no code of the user, so nothing can panic.
 		return t.outcomeOf(row, nil, cause)
 	}
 	failure := errGoexit

@@ -38,9 +38,9 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start starts each claim and each look that is worthwhile now. A look asks whether due entries still wait for other
-// entries to share their handler call: see Grouping.Look. Each claim and each look runs in a goroutine that the
-// WaitGroup goroutines counts. start returns how long the scanner may sleep.
+// start begins each claim and each look that is worthwhile now, and returns how long the scanner may sleep. A look asks
+// whether due entries still wait for other entries to share their handler call: see Grouping.Look. Each claim and each
+// look runs in its own goroutine, which the parameter goroutines counts.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,8 +191,8 @@ const (
 	lostRacePause = 50 * time.Millisecond
 	maxLostRaces  = 5
 
-	// maxLaterDueTimes is the maximum number of future due times that the schedule of a type remembers. The queue may
-	// have lost these due times.
+	// maxLaterDueTimes is the maximum number of future due times that the schedule of a type remembers. The schedule
+	// remembers them because the queue may lose an entry.
 	maxLaterDueTimes = 16
 
 	// claimPace is the longest pause from the beginning of one claim's transaction to the beginning of the next. Each

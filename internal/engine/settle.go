@@ -193,7 +193,7 @@ func outcomesOf(batch []pendingOutcome) []processlog.Outcome {
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 // OutcomesBacklogged reports whether so many outcomes wait to be stored that this process must not claim more entries.
-// The engine remembers since when the result is true, because WaitingOutcomes reports this time.
+// The engine also remembers since when this is so. WaitingOutcomes reports that time.
 func (e *Engine) OutcomesBacklogged() bool {
 	isBacklogged, since := e.outcomes.waiting() > maxWaitingOutcomes, e.outcomes.backloggedSince.Load()
 	switch {
