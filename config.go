@@ -61,11 +61,12 @@ type Config struct {
 	QueueLimit int
 
 	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep
-	// applies to types that have a handler in this process. One process at a time deletes entries, in small steps. Keep
-	// is at least an hour, or 0 (the default), which keeps entries forever. An idempotency key prevents a second entry
-	// only as long as the first entry exists. So choose a Keep that is longer than the time in which your program may
-	// record the same event again. The library deletes neither dead entries nor entries that a person settled. Keep
-	// needs the table of slots, which Migrate creates.
+	// applies to types that have a handler in this process. One process at a time deletes entries, 100 in a step. After
+	// each step the process pauses for four times as long as the step took. Keep is at least an hour, or 0 (the default),
+	// which keeps entries forever. An idempotency key prevents a second entry only as long as the first entry exists. So
+	// choose a Keep that is longer than the time in which your program may record the same event again. The library
+	// deletes neither dead entries nor entries that a person settled. Keep needs the table of slots, which Migrate
+	// creates.
 	Keep time.Duration
 
 	// StopOnLoss stops this process after the database has lost commits. The library detects lost commits, for example
