@@ -52,7 +52,7 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// claimableIDs returns the messages at the beginning of found that are to be claimed together. It returns the messages
+// claimableIDs returns the messages at the beginning of found to claim together. It returns the messages
 // before the first message with aloneFrom or more deliveries. If found begins with such a message, it returns only this
 // message.
 func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {

@@ -184,7 +184,7 @@ var noVerdict Verdict
 // server has the condition. If err already has a verdict, ServerCaused returns err unchanged.
 //
 // A condition of the whole server never costs an attempt. Any other condition may be caused by the handler itself, in
-// each attempt anew. So the engine counts how many attempts of an entry ended in a row with this kind of condition. As
+// each attempt. So the engine counts how many attempts of an entry ended in a row with this kind of condition. As
 // long as this number is at most the entry's maximum number of failures, the condition costs no attempt. After that,
 // each further condition costs one attempt, so that in the end a person sees the entry.
 func ServerCaused(err error, whole bool) error {

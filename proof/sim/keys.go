@@ -7,8 +7,8 @@ import (
 
 const keysStream = 24
 
-// drawKeys chooses at random what other programs do to a shared queue: they fill its memory, write data to the key of a
-// type, or rename the key of another type to this key. Each of these events happens at most once. If a key were renamed
+// drawKeys chooses at random what other programs do to a shared queue: they fill its memory, or write data to
+// the key of a type. They may also rename the key of another type to this key. Each of these events happens at most once. If a key were renamed
 // back and forth, the queue would be back in an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))

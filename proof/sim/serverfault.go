@@ -90,7 +90,7 @@ func (o *oracle) doubtLocked(before, after processlog.Row, out processlog.Outcom
 	// There are two such cases:
 	//   - The context ended after the handler had decided on its result.
 	//   - The handler is a batch handler. Its context is not the context of this attempt, so the oracle does not know
-	//     whether the handler was told to stop.
+	//     whether the handler got the request to stop.
 	either := a != nil && (toldToStop(a) || a.kind == batchType)
 	if remembered != unknown && (unknown || !either) && after.EndedBy != compensator.EndedByCrash {
 		o.failLocked("G31: entry %s, outcome unknown: %v, and its row remembers the opposite: %+v to %+v", after.ID, unknown, before.Faults, after.Faults)
