@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,7 +166,7 @@ func (p *program) pickEntries(ctx context.Context, s *session, args, conditions 
 		return nil, nil, newUsageError("no entries: give ids, or - for the lines of list -o ids, or --where")
 	case len(conditions) > 0:
 		w, err := parseWhere(conditions)
-		if err != nil {
+		if err := cmp.Or(err, w.check()); err != nil {
 			return nil, nil, err
 		}
 		chosen, hasMore, err := s.readChosen(ctx, w, admin.MaxEntries)

@@ -124,6 +124,26 @@ func TestExitCodes(t *testing.T) {
 
 	assert.Contains(t, b.refused(codeSomeRefused, "cancel", id, "999999", reason, "--yes"), "no such entry")
 	assert.Equal(t, compensator.Cancelled, b.entry("d0").State, "what is not refused is done")
+	mistyped := b.refused(codeUsage, "requeu")
+	assert.Contains(t, mistyped, `Did you mean this? requeue`)
+	assert.NotContains(t, mistyped, `\n`)
+	for where, says := range map[string]string{"error=x": "error, ended_by and user want", "prefix=yes": "prefix wants an id", "ended_from=2h,state=pending": "ended_from and ended_to want states", "running=yes,user=u": "error, ended_by and user want"} {
+		text := b.refused(codeUsage, "list", "--where", where)
+		assert.Contains(t, text, says)
+		for _, name := range []string{"LastError", "EndedBy", "UserID", "EndedFrom", "Leased", "Prefix"} {
+			assert.NotContains(t, text, name, "a name of the Go API")
+		}
+	}
+	help := b.ok("help")
+	for _, part := range []string{"Look:", "Change entries:", "Pause and limit types:", "The log and this program:"} {
+		assert.Contains(t, help, part)
+	}
+	assert.NotContains(t, help, "Additional Commands")
+	for _, name := range []string{"list", "requeue", "settle", "cancel", "compensate", "complete", "reschedule", "bulk", "cases", "explain", "pause", "limit", "trail", "purge", "ui"} {
+		assert.Regexp(t, `Examples:\n  compensator `+name+`\b`, b.ok(name, "--help"), name)
+	}
+	assert.Regexp(t, `(?m)^ID .* USER `, b.ok("list"))
+	assert.Contains(t, b.refused(codeNotFound, "resume", "nosuch", reason, "--yes"), "nosuch")
 	for _, wrong := range [][]string{{"frobnicate"}, {"list", "--where", "colour=red"}, {"list", "--where", "state=tired"}, {"list", "--limit", "0"}, {"list", "--frob"},
 		{"get", "x"}, {"get"}, {"overview", "-o", "xml"}, {"overview", "-o", "ids"}, {"requeue", id, "--yes"}, {"requeue", reason, "--yes"},
 		{"requeue", id, reason}, {"requeue", id, "--where", "state=dead", reason, "--yes"}, {"requeue", id, id, reason, "--yes"}, {"requeue", id + ":x", reason, "--yes"},
@@ -162,7 +182,10 @@ func TestExitCodes(t *testing.T) {
 		assert.Equal(t, codeDatabase, finish(t, call(t, "root@tcp(127.0.0.1:1)/shop", command)).code, command)
 	}
 	assert.Contains(t, b.refused(codeDatabase, "list", "--table", "nowhere"), `create one with "compensator migrate"`)
-	assert.Equal(t, codeDatabase, finish(t, call(t, "file:"+t.TempDir()+"/none.db", "list")).code, "and no file is made")
+	missing := finish(t, call(t, "file:"+t.TempDir()+"/none.db", "list"))
+	assert.Equal(t, codeDatabase, missing.code, "and no file is made")
+	assert.Contains(t, missing.stderr, `the file of the database does not exist or cannot be opened`)
+	assert.NotContains(t, missing.stderr, "out of memory")
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
@@ -240,12 +242,19 @@ func (p *program) explainNoLog(err error) error {
 	switch {
 	case errors.As(err, &exitErr), isDenied(err):
 		return err
+	case isNoFile(err):
+		return &exitError{code: codeDatabase, err: errors.New("the file of the database does not exist or cannot be opened. The command migrate creates it")} // SQLite itself says "out of memory (14)".
 	case isNoTable(err):
 		return &exitError{code: codeDatabase, err: fmt.Errorf("the database has no log %s: name another table with --table, or create one with \"compensator migrate\" (%w)", p.flags.table, err)}
 	case errors.As(err, &field) && field.Field != "Prefix" && field.Field != "Table":
 		return &exitError{code: codeDatabase, err: err} // A setting of the server is wrong, not a flag, so this is no wrong usage.
 	}
 	return err
+}
+
+func isNoFile(err error) bool {
+	var file *sqlite.Error
+	return errors.As(err, &file) && file.Code()&0xff == sqlite3.SQLITE_CANTOPEN
 }
 
 func isNoTable(err error) bool {

@@ -188,7 +188,7 @@ func (s *session) counts(ctx context.Context, maxCount int) ([]admin.Count, erro
 
 var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TYPE"}, {"state", "STATE"}, {"process_count", "FAILURES"}, {"max_process_count", ""},
 	{"compensate_count", ""}, {"delivery_count", ""}, {"epoch", ""}, {"next_at", "DUE OR ENDED"}, {"ended_by", ""}, {"idempotent_id", ""}, {"batch_id", ""},
-	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", ""}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}
+	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", "USER"}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}
 
 func entryRow(e compensator.Entry) []any {
 	return []any{digits(e.ID.String()), digits(fmt.Sprint(e.Version)), e.BusinessType, e.State.String(), e.ProcessCount, e.MaxAttempts,
@@ -221,7 +221,7 @@ func (p *program) newListCommand() *cobra.Command {
 	cmd := p.newLogCommand("list", "List entries, the oldest first. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
-			if err := cmp.Or(err, checkLimit(limit)); err != nil {
+			if err := cmp.Or(err, checkLimit(limit), w.check()); err != nil {
 				return err
 			}
 			w.Newest = newest

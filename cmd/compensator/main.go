@@ -50,7 +50,7 @@ func run(args []string, env func(string) string, stdin, stdout, stderr *os.File)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := oneLine(root.ExecuteContext(ctx))
 	if ctx.Err() != nil && err != nil {
 		p.printf("interrupted: %s", plainText(err))
 		return codeInterrupted
@@ -60,6 +60,15 @@ func run(args []string, env func(string) string, stdin, stdout, stderr *os.File)
 		p.printf("%s", plainText(err))
 	}
 	return codeOf(err)
+}
+
+// oneLine joins the lines of an error about wrong usage. The library of commands puts its suggestions on lines of their
+// own.
+func oneLine(err error) error {
+	if err == nil || errors.As(err, new(runError)) || errors.As(err, new(*exitError)) || !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
 type program struct {
@@ -159,10 +168,42 @@ func (p *program) newRootCommand() *cobra.Command {
 		Version:       builtText(),
 	}
 	p.flags.addFlags(root)
-	root.AddCommand(p.newOverviewCommand(), p.newTypesCommand(), p.newListCommand(), p.newGetCommand(), p.newExplainCommand(), p.newTimelineCommand(), p.newHistoryCommand(), p.newBatchCommand(), p.newBulkCommand(), p.newCasesCommand(), p.newAuditLogCommand(), p.newStatsCommand(), p.newInstancesCommand(), p.newPeriodicCommand())
-	root.AddCommand(p.newChangeCommands()...)
-	root.AddCommand(p.newPauseCommand(), p.newResumeCommand(), p.newLimitsCommand(), p.newLimitCommand(), p.newHealthCommand(), p.newPolicyCommand(), p.newMigrateCommand(), p.newDdlCommand(), p.newCheckCommand(), p.newPurgeCommand(), p.newPagesCommand(), p.newVersionCommand())
+	addGroup := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, cmd := range commands {
+			cmd.GroupID = id
+			if examples[cmd.Name()] != "" {
+				cmd.Example = "  compensator " + strings.Join(strings.Split(examples[cmd.Name()], "\n"), "\n  compensator ")
+			}
+		}
+		root.AddCommand(commands...)
+	}
+	addGroup("look", "Look:", p.newOverviewCommand(), p.newTypesCommand(), p.newListCommand(), p.newGetCommand(), p.newExplainCommand(), p.newTimelineCommand(), p.newHistoryCommand(), p.newBatchCommand(), p.newBulkCommand(), p.newCasesCommand(), p.newAuditLogCommand(), p.newStatsCommand(), p.newInstancesCommand(), p.newPeriodicCommand())
+	addGroup("change", "Change entries:", p.newChangeCommands()...)
+	addGroup("types", "Pause and limit types:", p.newPauseCommand(), p.newResumeCommand(), p.newLimitsCommand(), p.newLimitCommand())
+	addGroup("log", "The log and this program:", p.newHealthCommand(), p.newPolicyCommand(), p.newMigrateCommand(), p.newDdlCommand(), p.newCheckCommand(), p.newPurgeCommand(), p.newPagesCommand(), p.newVersionCommand())
+	root.SetHelpCommandGroupID("log")
+	root.SetCompletionCommandGroupID("log")
 	return root
+}
+
+// examples maps the name of a command to calls of the command, one a line.
+var examples = map[string]string{
+	"list":       "list --where type=refund,state=dead --newest\nlist --where running=yes\nlist --where business=o-4711 -o json",
+	"explain":    "explain 4711\nexplain key:refund-o-4711",
+	"bulk":       "bulk 97-3f6c9ab20d5e41c8\nbulk go-on 97-3f6c9ab20d5e41c8",
+	"cases":      "cases list --groups\ncases take 4711 --reason 'I call the bank'",
+	"trail":      "trail --limit 20",
+	"requeue":    "requeue 4711 --reason 'PSP is back'\nrequeue --where type=refund,state=dead --first --reason 'PSP is back'",
+	"compensate": "compensate 4711 --reason 'the order was cancelled'",
+	"settle":     "settle 4711 --reason 'paid in cash' --ticket OPS-988",
+	"cancel":     "cancel --where batch=b77,state=pending --reason 'a wrong import'",
+	"complete":   "complete 4711 --reason 'the nightly job has done it'",
+	"reschedule": "reschedule 4711 --delay 2h --reason 'the bank opens at nine'",
+	"pause":      "pause refund --reason 'PSP is down'",
+	"limit":      "limit psp --reset --reason 'PSP is back'",
+	"purge":      "purge --older 720h --reason 'end of the month'",
+	"ui":         "ui\nui --write",
 }
 
 // newCommand wraps each error of the function do in a runError. An error without a runError means wrong usage.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -18,7 +19,7 @@ func (p *program) changeMatching(ctx context.Context, s *session, verb string, c
 		return newUsageError("--all wants --where, and no entries")
 	}
 	w, err := parseWhere(conditions)
-	if err != nil {
+	if err := cmp.Or(err, w.check()); err != nil {
 		return err
 	}
 	search := admin.Search{Filter: w.Filter, Failure: w.failure}

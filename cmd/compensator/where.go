@@ -54,6 +54,18 @@ func parseWhere(texts []string) (w conditions, err error) {
 	return w, nil
 }
 
+// check refuses conditions that cannot be combined. The errors of the Admin would name fields of its Filter.
+func (w conditions) check() error {
+	if _, err := w.Narrowed(); err != nil {
+		return newUsageError("--where: %s", whereNames.Replace(plainText(err)))
+	}
+	return nil
+}
+
+// whereNames replaces the names of the fields of admin.Filter by the keys of --where.
+var whereNames = strings.NewReplacer("LastError", "error", "EndedBy", "ended_by", "UserID", "user", "EndedFrom", "ended_from", "EndedTo", "ended_to", "DueFrom", "due_from", "DueTo", "due_to",
+	"Leased", "running", "Prefix", "prefix", "a created range", "from or to")
+
 func (w *conditions) addCondition(condition string) (err error) {
 	key, value, ok := strings.Cut(condition, "=")
 	key = strings.TrimSpace(key)
