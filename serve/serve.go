@@ -53,8 +53,8 @@ type Config struct {
 //
 //   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
 //     nothing is recorded any more. During this step the logs still claim and run entries.
-//   - The contexts of the logs' Run end, all at once. Handlers end, and their outcomes are stored. Each log has its own
-//     StopTimeout.
+//   - The contexts of the method Log.Run end, for all logs at the same time. Handlers end, and their outcomes are
+//     stored. Each log has its own StopTimeout.
 //   - The servers in Inside have one second for their requests.
 //
 // Run returns all errors joined, or nil if everything ended in order. errors.Is and errors.As find the error of a part.

@@ -217,7 +217,7 @@ func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
 			named{until(nil), "orders"}, named{func(context.Context) error { return errLost }, "stock"}, until(errLate))
 	}()
 	next(t, stopping)
-	next(t, stopping) // Both were asked to stop before either of them has ended.
+	next(t, stopping) // The logs 1 and 3 were asked to stop, and neither of them has ended yet.
 	select {
 	case err := <-ended:
 		require.Fail(t, "Run did not wait for the logs", "%v", err)
@@ -230,7 +230,7 @@ func TestFirstLogThatFailsStopsTheOthersAndEachErrorNamesItsLog(t *testing.T) {
 	require.EqualError(t, err, "serve: log stock: no connection\nserve: log 3 of 3: handlers still run")
 }
 
-// The test ends the context while a request is running, which records into both logs.
+// The test ends the context while a request is running. This request records into both logs.
 func TestSeveralLogsWorkUntilRequestsHaveEnded(t *testing.T) {
 	t.Parallel()
 	ran := make(chan string, 2)

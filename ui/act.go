@@ -28,7 +28,7 @@ type formAction struct {
 	Delay                          time.Duration
 	Sure                           bool
 	Values                         admin.LimitValues // values of a limit; 0: the program's own
-	Starts, Per, Burst, Concurrent string            // the same as the form has them
+	Starts, Per, Burst, Concurrent string            // values of a limit, as the form has them
 	First                          bool              // whether to try one entry first
 	Key                            string            // random text of the form, so that a form that is sent twice acts once; see admin.BulkOptions
 	Ahead                          bool              // whether to pause a type that neither the log nor the process knows
@@ -66,7 +66,8 @@ func (rq *request) readAction() (formAction, error) {
 func (rq *request) readFormAction() (formAction, error) {
 	form := rq.form()
 	action := formAction{Do: form.Get("do"), Owner: formText(form, "owner"), Type: formText(form, "type"), Ahead: form.Get("ahead") == "yes", First: form.Get("first") == "yes", All: form.Get("all") == "yes"}
-	if !isRead(rq.r) { // A link fills in neither a reason nor a confirmation.
+	// Only a form that the person has sent gives a reason, a confirmation and a key. A link must not fill them in.
+	if !isRead(rq.r) {
 		action.Why, action.Sure = readWhy(form), form.Get("sure") == "yes"
 		action.Key = form.Get("key")
 	}
@@ -114,7 +115,8 @@ func formText(form url.Values, name string) string {
 	return strings.TrimSpace(strings.ReplaceAll(form.Get(name), "\r\n", "\n"))
 }
 
-// formatSeen returns id:version, or id:version:version of the case if the case is open.
+// formatSeen returns the text ID:VERSION for an entry. If the case c is open, formatSeen returns ID:VERSION:CASE. CASE
+// stands for the version of the case.
 func formatSeen(id compensator.EntryID, version uint64, c *admin.Case) string {
 	text := id.String() + ":" + strconv.FormatUint(version, 10)
 	if isOpen(c) {
@@ -307,7 +309,9 @@ func (s *server) checkSelection(rq *request, action formAction) (confirmData, er
 	var risks risk
 	var unchanged []admin.Line // The lines of entries that have not changed since the page was shown.
 	for _, line := range data.Lines {
-		if !action.isAboutID() && rq.OwnedByOther(line.Case) { // A note or a reveal does not take the case from its owner, so do not warn of other owners.
+		// Warn if other people own cases of the entries. A note or a reveal, the actions of isAboutID, leaves the case
+		// with its owner and needs no warning.
+		if !action.isAboutID() && rq.OwnedByOther(line.Case) {
 			data.OthersCases++
 		}
 		if line.Amount.Known() {

@@ -65,7 +65,7 @@ func (s *server) showAuditLog(rq *request) {
 // act is one line of the page. It combines records that differ only in the entry, or the batches of one bulk action.
 type act struct {
 	admin.AuditLogRecord                        // the newest record. For a bulk action, N is the sum over its batches on the page
-	Others               []admin.AuditLogRecord // all records, newest first, if there are several that name entries
+	Others               []admin.AuditLogRecord // all records of this line, newest first; nil for a single record or a bulk action
 }
 
 const (

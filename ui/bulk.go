@@ -21,7 +21,7 @@ type bulkData struct {
 	Show    admin.BulkOutcome // outcome whose entries the page lists
 	Lines   []admin.Line      // the listed entries
 	Actions []string
-	Going   bool   // whether the page goes on by itself
+	Going   bool   // whether the script of the page continues the action by itself
 	Problem string // what is wrong with the form; empty if nothing is wrong
 	pager
 	allForm // empty, because the page offers no action on all of its entries; the templates read these fields
@@ -85,7 +85,9 @@ func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, 
 	}
 	data.addSkips()
 	cookie, err := rq.r.Cookie(goingCookie)
-	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.ActedLast && view.Search != nil && data.GoesOn() && data.Tried == "" // After a trial, a person decides.
+	// An action may try one entry before the others. After such a trial, Tried is set. Then the script does not
+	// continue the action, because the person must decide.
+	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.ActedLast && view.Search != nil && data.GoesOn() && data.Tried == ""
 	if err := s.addBulkLines(rq, &data); err != nil {
 		rq.showFailure(err)
 		return
@@ -187,7 +189,7 @@ const (
 
 func (rq *request) goingValue(id admin.BulkID) string { return id.String() + "-" + hashActor(rq.Actor) }
 
-// Many returns a number of entries, or says that there are more.
+// Many returns a text such as "5 entries". If the parameter more is true, the text is "more than 5 entries".
 func (rq *request) Many(n int, more bool) (string, error) {
 	if more {
 		return rq.T("more_entries", rq.Number(n))

@@ -40,8 +40,9 @@ type casesData struct {
 // All reports whether the page shows all open cases.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
-// longPage is the largest number of rows per page. The form of the page sends the chosen rows to the page confirm in
-// the address. The address of longPage rows is still shorter than 8 KB, the limit of many proxies.
+// longPage is the largest number of rows per page. When a person acts on chosen rows, the browser opens the
+// confirmation page. The address of the confirmation page names each chosen row. Even for longPage rows, this address
+// is shorter than 8 KB, the limit of many proxies.
 const longPage = 200
 
 // RowChoices returns the possible numbers of rows per page.

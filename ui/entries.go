@@ -29,7 +29,7 @@ type entriesData struct {
 	Partial []string // types of which the list of all running entries may lack entries
 
 	Paused []admin.Paused // types of the page that are paused
-	OfUser string         // address of the recent entries of the user whose id the filter may have; empty: none
+	OfUser string         // address of a user's recent entries, if the id in the filter may be a user's id; empty: no link
 
 	NoHandler []string // types of the page whose entries wait although no process has a handler
 }
@@ -105,7 +105,8 @@ func newFilterForm(q url.Values) (f filterForm) {
 		*value = q.Get(name)
 	}
 	f.ID, f.User = strings.TrimSpace(f.ID), strings.TrimSpace(f.User)
-	if f.State == stateRunning { // The entry that has been due longest usually runs first.
+	// List running entries from the oldest due time on, because the entry with the oldest due time usually runs first.
+	if f.State == stateRunning {
 		f.Order = "oldest"
 	}
 	return f
@@ -266,7 +267,8 @@ func (f filterForm) RunsInAllTypes() bool {
 	return f.State == stateRunning && f.Type+f.ID+f.From+f.To == ""
 }
 
-// recently limits a filter that is too wide: the page shows only entries that were recorded in the last 24 hours.
+// recently is the period of a filter that is too wide without a period. The page then shows only entries that were
+// recorded in the last 24 hours.
 const recently = 24 * time.Hour
 
 func isTooWide(f filterForm) bool {

@@ -12,8 +12,8 @@ import (
 
 type instancesData struct {
 	Rows      []instanceRow
-	Builds    string // versions of the service in live processes; empty if they have the same
-	Libraries string // versions of the library in live processes; empty if they have the same
+	Builds    string // versions of the service in live processes; empty if all processes have the same version
+	Libraries string // versions of the library in live processes; empty if all processes have the same version
 
 	Live, Gone      int
 	Handlers, Slots int // of live processes
@@ -23,11 +23,11 @@ type instanceRow struct {
 	ID                   processlog.InstanceID
 	Name, Build, Library string
 	State                admin.InstanceState
-	Badge                string // kind of its badge
-	Seen                 string // time since it was last seen
+	Badge                string // kind of the badge that shows the State
+	Seen                 string // time since the process was last seen
 	Started              time.Time
 	Running              bool
-	Queue                string // name of the text about its queue; empty: it has none
+	Queue                string // name of the text about the queue of the process; empty: the process has no queue
 	Handlers, Slots      int
 	Load                 int // share of slots in use, in percent
 	Stuck                int

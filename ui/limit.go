@@ -114,7 +114,8 @@ func (s *server) changeLimit(rq *request, action formAction) error {
 	return s.admin.ChangeLimit(rq.ctx, rq.Actor, admin.Limit{Name: action.Type, Version: action.Version}, values, action.Why)
 }
 
-// limitValues takes an empty field for the program's own value. Not all fields may be empty.
+// limitValues reads the values of the form. An empty field stands for the value that the program has set. At least one
+// field must have a value.
 func (action formAction) limitValues() (v admin.LimitValues, err error) {
 	parseNumber := func(field, text string) (n int) {
 		if text == "" || err != nil {

@@ -19,7 +19,8 @@ type overviewData struct {
 	Others int           // number of groups not in Groups
 	Risk   risk
 
-	Processes *processesLine // nil if processes do not store what they are, or if the actor may not see them
+	// Processes is nil if processes do not store descriptions of themselves, or if the actor may not see the processes.
+	Processes *processesLine
 
 	Trend *trend // nil if no statistics are kept
 
@@ -37,8 +38,11 @@ type processesLine struct {
 	Differ     bool   // whether there is more than one version
 }
 
-// readInstances returns no processes if they are not stored, if the actor may not see them, or after an error: its
-// pages are useful without them.
+// readInstances returns no processes in these cases:
+//
+//   - The processes do not store descriptions of themselves.
+//   - The actor may not see the processes.
+//   - Reading fails. A page that calls readInstances is useful without processes, so the page ignores the error.
 func (s *server) readInstances(rq *request) admin.Instances {
 	if !s.admin.KeepsInstances() {
 		return admin.Instances{}
@@ -70,8 +74,8 @@ type typeRow struct {
 	Type      string
 	Cells     []cell // one cell for each state in overviewStates
 	Overdue   string // how long entries have been overdue; empty: no entry is overdue
-	Unknown   bool   // see admin.TypeOverview, like the next field
-	NoHandler bool
+	Unknown   bool   // see admin.TypeOverview.Unknown
+	NoHandler bool   // see admin.TypeOverview.Unregistered
 	Paused    *admin.Paused
 	Broken    *admin.Broken
 	Limited   *admin.Limited

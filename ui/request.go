@@ -180,7 +180,8 @@ func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 
-// TypesWith returns only chosen if the types cannot be read.
+// TypesWith returns the types whose entries the actor may see, and the type in the parameter chosen. If the types
+// cannot be read, TypesWith returns only the chosen type.
 func (rq *request) TypesWith(chosen string) []string {
 	types, _ := rq.s.admin.Types(rq.ctx, rq.Actor, admin.SeeEntries)
 	if chosen != "" && !slices.Contains(types, chosen) {
@@ -228,7 +229,8 @@ func (rq *request) ChoosesAll() bool { return rq.r.URL.Query().Get("chosen") == 
 // Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.safeReturnPath(rq.form().Get("back")) }
 
-// Read only the body of a POST, because proxies log addresses.
+// form returns the fields of a form. The form of a GET is in the address. The form of a POST must be in the body,
+// because proxies log addresses, so form ignores the address of a POST.
 func (rq *request) form() url.Values {
 	if isRead(rq.r) {
 		return rq.r.URL.Query()

@@ -26,7 +26,7 @@ type site struct {
 type server struct {
 	*site
 	admin       *admin.Admin
-	base        string // path of its pages
+	base        string // path of the pages of this log
 	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
@@ -125,7 +125,8 @@ func (s *site) setSecurityHeaders(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if n := len(r.URL.Path) + len(r.URL.RawQuery); n > maxConfirmation || n > maxAddress && !strings.HasSuffix(r.URL.Path, "/confirm") { // A page repeats its address in many links.
+		// Limit the address, because a page repeats its address in many links. A long address would make a huge page.
+		if n := len(r.URL.Path) + len(r.URL.RawQuery); n > maxConfirmation || n > maxAddress && !strings.HasSuffix(r.URL.Path, "/confirm") {
 			http.Error(w, "the address is too long", http.StatusRequestURITooLong)
 			return
 		}

@@ -70,9 +70,9 @@ func (rq *request) unchanged(page string, data any) bool {
 	return err == nil && rq.hasTag(newTag(parts))
 }
 
-// compresses reports whether to compress a page. The answer to a request that another site can cause is not compressed.
-// Such a site could put guesses of a secret into the request, and a compressed page with a right guess is shorter.
-// Answers of reveal are never compressed.
+// compresses reports whether to compress a page. If another site can cause a request, the answer is not compressed.
+// Otherwise this site could put guesses of a secret into the request, and learn from the length of the answer which
+// guess is right. Answers to a POST, for example pages with revealed content, are never compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return isRead(rq.r) && (site == "same-origin" || site == "none") && acceptsGzip(rq.r)

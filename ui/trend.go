@@ -24,10 +24,10 @@ type trend struct {
 	Width int    // width of the chart's view box, in bins
 	Every string // time that a bin covers, for people
 	Ticks []tick
-	Grid  string // lines of the ticks and below the lanes, as an SVG path
+	Grid  string // a line for each tick and a line below each lane, as an SVG path
 	Marks []mark // deploys, newest first
 	Rows  []trendRow
-	Since string // compares the newest counts with those before; empty if both spans of time have no counts
+	Since string // compares the newest counts with the counts before; empty if neither span of time has counts
 	None  bool   // nothing was counted
 }
 
@@ -41,7 +41,7 @@ type lane struct {
 	Name      string // recorded, succeeded, failed or dead
 	Sum, Most string
 	Path      string // bars, as an SVG path
-	Y         int    // place of its label
+	Y         int    // upper end of the lane in the chart's view box
 }
 
 type bin struct {
@@ -100,7 +100,7 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 type trendSpan struct {
 	name     string // in the address
 	length   time.Duration
-	compared time.Duration // length of the newest span, whose counts are compared with the counts of an equal span before
+	compared time.Duration // length of the newest span of time, which the page compares with an equally long one
 }
 
 var trendSpans = []trendSpan{{"3h", admin.TrendHours, 15 * time.Minute}, {"24h", admin.TrendDay, time.Hour}, {"7d", admin.TrendWeek, 24 * time.Hour}}
@@ -206,7 +206,8 @@ func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2, 64) + "%" }
 
-// Counts are complete when they are older than uncounted, because processes store their counts once a minute.
+// uncounted is the age from which counts are complete. Younger counts may be incomplete, because each process stores
+// its counts only once a minute.
 const uncounted = 2 * time.Minute
 
 // compareNewest compares the failures of the newest complete periods with those of as many periods before.
@@ -331,11 +332,11 @@ type statsData struct {
 	Backlog string    // how long ago the numbers of waiting entries above 1,000 were counted; empty: nobody has counted them recently
 	Sorts   []sorting
 
-	Groups []admin.Group // failures of the type, if the page is about one; those with the most cases
+	Groups []admin.Group // if the page is about one type: the failures of the type with the most cases
 	Risk   risk          // sums of all open cases of the type
 
 	// These are set if the page is about one type.
-	NoHandler bool // whether its entries wait for a process with a handler
+	NoHandler bool // whether entries of the type wait because no process has a handler
 	Paused    *admin.Paused
 	Broken    *admin.Broken
 	Limited   *admin.Limited
@@ -365,7 +366,8 @@ func (s *server) showStats(rq *request) {
 		return
 	}
 	overview, err := s.admin.Overview(rq.ctx, rq.Actor)
-	if err != nil && !errors.Is(err, admin.ErrNotAllowed) { // A person who may see no type gets an empty page.
+	// ErrNotAllowed means that the person may see no type. Show this person an empty page instead of an error.
+	if err != nil && !errors.Is(err, admin.ErrNotAllowed) {
 		rq.showFailure(err)
 		return
 	}

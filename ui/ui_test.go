@@ -132,7 +132,7 @@ func TestSpansAreShort(t *testing.T) {
 	}
 }
 
-// Show does not apply to the result.
+// A reveal shows of a result only the fields that TypeView.ShowResult names. TypeView.Show does not apply to results.
 // Failure: F132
 func TestRevealShowsOfAResultWhatTheViewNames(t *testing.T) {
 	e := compensator.Entry{Content: []byte(`{"id":1}`), Result: []byte(`{"id":2,"receipt":"r-7"}`)}

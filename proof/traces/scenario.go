@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A run has one line for each statement or command, which begins with the number of the connection.
+// scenario holds the traces of several runs of one scenario. A run has one line for each statement or command. A line
+// begins with the number of the connection.
 type scenario [][]string
 
 const runMark = "== run\n"
@@ -48,7 +49,8 @@ type view struct {
 	of   func(run []string) []string
 }
 
-// The views go from the strictest to looser ones, because goroutines run in random order.
+// A view leaves out details in which two runs of one scenario may differ, because goroutines run in random order. The
+// comparison uses the first view in which the runs are equal. So the views go from the strictest to the loosest.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},

@@ -1,5 +1,5 @@
-// Program without shows that the library works without each of its features. The program takes out one feature after
-// the other, and finally all of them.
+// Program "without" takes features out of the library, and shows that the rest of the library still works. The program
+// takes out one feature after the other, and finally all of them.
 //
 //	go run ./proof/without
 //	go run ./proof/without -name pause
@@ -11,11 +11,11 @@
 // A feature is a package directly below internal/features, and the file with the same name in internal/features. Redis
 // is a feature, too: the package internal/redisqueue and the file queue_redis.go.
 //
-// Without the package, its tests and its file, the following must pass:
+// When the package of the feature, the tests of this package and the file are gone, these steps must succeed:
 //
-//   - the root module builds, and go vet accepts the root package with its tests;
-//   - the tests of internal/engine;
-//   - package smoke: one entry succeeds, and another is compensated.
+//   - go build builds the root module, and go vet accepts the root package with its tests.
+//   - The tests of internal/engine pass.
+//   - The test of package smoke passes: one entry succeeds, and another is compensated.
 package main
 
 import (

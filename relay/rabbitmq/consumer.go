@@ -123,8 +123,8 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run, which processes the entries. Run of another process that registers the same type processes them too. An
-// invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
+// c.Run, which processes the entries. Other processes that register the same type process the entries, too. An invalid
+// field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // An entry has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers.
 // If a larger message fails, the Consumer moves it to RefusedQueue and logs an error.
@@ -186,7 +186,8 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 
 func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
-	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and Work runs.
+	// A message that was set aside waits for a person. Epoch 0 means that nobody has requeued the entry yet.
+	if d.SetAside != "" && e.Epoch == 0 {
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	return k.call(ctx, &d)

@@ -15,9 +15,10 @@ var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not rede
 // offsetArgument is also the name of a header that a stream adds to each message.
 const offsetArgument = "x-stream-offset"
 
-// refuseStream returns ErrStream if the queue is a stream. It consumes with a valid x-stream-offset, which a stream
-// accepts and RabbitMQ rejects for any other queue. Some brokers ignore the argument for every queue, so it then
-// consumes with an invalid offset, which only a stream rejects.
+// refuseStream returns ErrStream if the queue is a stream. First, refuseStream consumes with a valid x-stream-offset. A
+// stream accepts this argument, and RabbitMQ rejects the argument for any other queue. But some brokers ignore the
+// argument for every queue. So if the broker accepts, refuseStream consumes again with an invalid x-stream-offset,
+// which only a stream rejects.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	accepted, err := s.takesOffset("next")

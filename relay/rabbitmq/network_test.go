@@ -59,7 +59,9 @@ func (c *stallingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// The blocked acknowledgement holds locks of amqp091, so the channel of deliveries stays open.
+// The network stalls while the function works, so the acknowledgement of the message blocks. The blocked
+// acknowledgement holds locks of amqp091. Without these locks, amqp091 cannot close the channel of deliveries, so the
+// Consumer must notice the lost connection in another way.
 // Failure: F91
 func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,10 @@ const (
 // Run consumes the queue until ctx ends. It uses a separate connection. When the connection, the channel or the
 // consumer is lost, Run reconnects. It pauses for a random time of up to 3 s before each connect.
 //
-// When ctx ends, Run takes no more messages, waits for its functions, acknowledges the finished messages, and returns
-// nil. The broker delivers unacknowledged messages again. Run returns an error in these cases:
+// When ctx ends, Run takes no more messages, waits for running calls of Work, acknowledges the finished messages, and
+// returns nil. The broker delivers unacknowledged messages again. Run returns an error in these cases:
 //
-//   - Functions did not return.
+//   - Calls of Work did not return in time; see ConsumerConfig.StopTimeout.
 //   - Run is running already (compensator.ErrRunning).
 //   - The queue is a stream (ErrStream).
 //
@@ -101,7 +101,8 @@ type session struct {
 	working sync.WaitGroup
 }
 
-// session checks that the queue is no stream only in the first session, because RabbitMQ logs an error for the check.
+// session connects to the broker and subscribes to the queue. If isKnown is false, session also checks that the queue
+// is no stream. RabbitMQ logs an error for each check, so after the first success Run sets isKnown.
 func (k *Consumer) session(ctx context.Context, isKnown bool) (*session, error) {
 	if err := k.recorder.Trial(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
@@ -196,7 +197,8 @@ func orConnectionLost(err *amqp091.Error) error {
 	return err
 }
 
-// loss knows the end of the channel or connection, because amqp091 reports it before it closes the deliveries.
+// loss returns the reason why the channel of deliveries was closed. If the AMQP channel or the connection has ended,
+// amqp091 reports this end before amqp091 closes the deliveries. Without a report, the broker has ended the consumer.
 func (s *session) loss() error {
 	select {
 	case err := <-s.closeErr:

@@ -142,7 +142,7 @@ type Consumer struct {
 }
 
 // Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
-// Consume before c.Run, which processes the entries. Run in another process that registers the same type processes them
+// Consume before c.Run, which processes the entries. Other processes that register the same type process the entries,
 // too. An invalid field is a *compensator.FieldError. While c.Run runs, the error is compensator.ErrRunning.
 //
 // A nil result of work, or compensator.ErrAlreadySucceeded, says that the message is done. After any other error, a
@@ -434,7 +434,8 @@ func (k *Consumer) handleRefused(ctx context.Context, a *arrival, reason error) 
 }
 
 func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Delivery) error {
-	if d.SetAside != "" && e.Epoch == 0 { // After a person has requeued the entry, Epoch is above 0 and the function work runs.
+	// A message that was set aside waits for a person. Epoch 0 means that nobody has requeued the entry yet.
+	if d.SetAside != "" && e.Epoch == 0 {
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	msg := d.Message()

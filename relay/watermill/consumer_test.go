@@ -251,13 +251,15 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	again := message.NewMessage("again", nil)
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", append(numbered(3)[1:], again)...))
-	<-time.After(time.Second) // Wait, so that a redelivery after 300 ms could appear. A right result needs no time.
+	// A wrong redelivery would come after about 300 ms. Wait longer, so that the last assertion would find the
+	// redelivery.
+	<-time.After(time.Second)
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
 	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "no message has been redelivered")
 }
 
-// A subscriber that stops redelivers the message.
+// When a subscriber stops, it ends the context of the message, and later delivers the message again.
 // Failure: F92
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
@@ -398,7 +400,8 @@ func TestMessageThatCanNeverBeRecordedIsPassedToRefused(t *testing.T) {
 	}
 }
 
-// The rows are refused with temporary errors. A full disk may have room for small entries.
+// The database refuses the row of one message, with errors that may pass, and takes other rows. For example, a full
+// disk may have room for a smaller entry. So the Consumer must hold the message and try again.
 // Failure: F92
 func TestMessageThatTheLogMayTakeLaterIsHeld(t *testing.T) {
 	t.Parallel()
@@ -627,7 +630,8 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		k, err := Consume(t.Context(), c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		if !try.recorded { // Handle holds a message that it cannot record until the message's context ends, so end the context.
+		// If Handle cannot record the message, it returns only when the context of the message ends.
+		if !try.recorded {
 			cancel()
 		}
 		msg := message.NewMessage("m", nil)
@@ -673,5 +677,5 @@ func TestEachMessageOfATopicHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Empty(t, idempotencyKey("t", "q", ""))
 }
 
-// The package intake has the same number.
+// refusalsOfIntake is the same number as the constant enoughRefusals of package intake.
 const refusalsOfIntake = 3

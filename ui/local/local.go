@@ -134,7 +134,9 @@ func closeAfter(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// A redirect would not work: after a link on another site, the browser sends no cookie with it.
+// forwardPage leads the browser on to the pages, after the answer has set the session cookie. A redirect would not
+// work. If the person has clicked a link on another site, the browser follows a redirect without the session cookie,
+// because this cookie is SameSite=Strict.
 const forwardPage = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
 	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
 
