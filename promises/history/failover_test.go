@@ -327,7 +327,8 @@ func TestWorkGoesOnInADatabaseThatHasGoneBackWhichIsReported(t *testing.T) {
 		require.NoError(t, health.Ready(), "the process works")
 		require.False(t, s.loss.Load().Stopped)
 	}
-	for id := running; id.Row() < orphan.Row(); { // The database assigns the lost ids again.
+	// The new primary gives the ids of lost entries to new entries. Record entries until each lost id has a new entry.
+	for id := running; id.Row() < orphan.Row(); {
 		heirs = append(heirs, fmt.Sprint("heir ", len(heirs)))
 		id = []*service{a, b}[len(heirs)%2].mustRecord("close_order", heirs[len(heirs)-1], "{}", compensator.Options{})
 	}
@@ -427,7 +428,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
 	}
 
-	w.InTx(w.DB, func(tx *sql.Tx) { // This entry was rolled back to a savepoint.
+	w.InTx(w.DB, func(tx *sql.Tx) { // A rollback to a savepoint removes this entry.
 		_, err := tx.Exec("SAVEPOINT s")
 		require.NoError(t, err)
 		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
@@ -437,7 +438,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	})
 	someRounds()
 
-	id := w.Record(orders, 1, compensator.Options{}) // This entry was purged early.
+	id := w.Record(orders, 1, compensator.Options{}) // Somebody purges this entry early.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
@@ -447,7 +448,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Record(orders, 3, compensator.Options{}) // A person has requeued this entry.
+	id = w.Record(orders, 3, compensator.Options{}) // A person requeues this entry after its success.
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	by := admin.AuditInfo{Actor: "ann", Reason: "the mail bounced"}

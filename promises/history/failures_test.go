@@ -14,6 +14,7 @@
 // F21: The database loses acknowledged commits: a lagging replica is promoted, or a backup restored.
 // Result: `Health` names the lost entries, and work continues, except with `StopOnLoss`. Lagging reads, rolled-back
 // savepoints and purges are not reported.
-// Action: See G19. Do not delete rows manually that a process saw within the last hour.
+// Action: Do what the guide [After a failover](../how-to/failover.md) says. Do not delete rows manually that a process
+// saw within the last hour.
 
 package history

@@ -17,13 +17,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The reconciler of a lone runs only one round, so the process can notice a loss only when it claims.
+// lone is a process whose reconciler runs only one round during a test. So the process can notice a loss only when it
+// claims.
 type lone struct {
 	*compensator.Compensator
 	db      *sql.DB
 	name    string
 	waiting compensator.EntryID
-	begun   chan struct{} // closed when the reconciler's first round is over
+	begun   chan struct{} // receives a value when a round of the reconciler is over, and the process has begun
 	settled chan struct{}
 	noticed chan struct{}
 	starts  atomic.Int64

@@ -174,8 +174,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// The restore loses an entry, and also a change of the entry failing. Other processes then raise the version of failing
-// above the version that was lost. So only the lost entry shows the loss.
+// The restore loses an entry, and also a change of a second entry, whose id is in the variable failing. Another process
+// then raises the version of the second entry above the lost version. So only the lost entry shows the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -208,8 +208,8 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// Purge writes a note before it deletes entries. It may delete only entries that had ended at least the minimum age
-// before the note.
+// Purge writes a note before it deletes entries. The minimum age of the entries counts from the time of the note. Purge
+// must not delete an entry that reaches the minimum age later.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()

@@ -38,14 +38,15 @@
 // Result: No handler starts after its lease has ended. If the process gives the lease back, the lease does not count as
 // lost.
 //
-// F60: A handler returns `Snooze` or `Unavailable` again and again, or its content cannot be decoded.
-// Result: The waits grow to two minutes and cost no attempt. After `MaxWait` each counts as a failure.
+// F60: A handler returns `Snooze` or `Unavailable` again and again, or the content of an entry cannot be decoded.
+// Result: The waits grow to two minutes and cost no attempt. After `MaxWait` each further wait counts as a failure.
 // Action: Set `MaxWait`.
 //
 // F61: A handler kills its process, again and again.
 // Result: An entry that lost a lease runs beside few others, then alone. After three crashes it is dead, or
 // compensated with `CompensateCrashed`.
-// Action: Correct the handler and requeue the entry. Several killers may cost other entries a lease (G17).
+// Action: Correct the handler and requeue the entry. If several handlers kill processes, other entries may lose a
+// lease, too. See promise G17.
 //
 // F62: A handler never returns.
 // Result: `Observer.Stuck` and `Health` name the handler. Another process runs the entry, or it is dead after three

@@ -42,9 +42,10 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is the maximum number of entries that have lost one lease and run at the same time. So a crash costs at most this
-// number of entries a second lease. Two kinds of crashes cost no entry a second lease: the first crash of all, and the
-// last crash of each killer.
+// few is the maximum number of entries that have lost one lease and run at the same time. So at most this number of
+// entries lose a second lease in one crash. No entry loses a second lease in these crashes:
+//   - the first crash of all, because no entry has lost a lease before,
+//   - the last crash of each killer, because the killer then runs alone.
 const few = 8
 
 // Failure: F61

@@ -69,7 +69,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 // idless is a store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows.
 type idless struct {
 	processlog.Store
-	fails atomic.Int64 // remaining number of failures of IDs
+	fails atomic.Int64 // number of the next calls of the method IDs that fail
 	asked atomic.Int64
 }
 

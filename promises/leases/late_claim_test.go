@@ -68,7 +68,8 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	require.EqualValues(t, 1, leased.Load())
 }
 
-// The process is alive, so these leases must not count as crashes.
+// The process does not learn that its claims have committed, so their leases end without an attempt. The process is
+// alive, so these leases must not count as crashes.
 // Failure: F59
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 	t.Parallel()

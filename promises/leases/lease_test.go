@@ -54,8 +54,9 @@ type overtaking struct {
 	ran           *harness.Calls            // calls in the second instance
 }
 
-// The handler returns the error stale in the first instance and the error fresh in the second. overtake returns when
-// the outcome of the second instance is stored.
+// overtake lets the second instance run an entry while the first instance still runs the entry. It returns when the
+// outcome of the second instance is stored. The parameter stale is the result of the handler in the first instance, and
+// the parameter fresh is the result in the second.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.HandlerConfig[harness.Order], stale, fresh error) *overtaking {
 	t.Helper()
 	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
@@ -244,7 +245,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 				w.Eventually(func() bool { return w.LeaseOf(id) > end }, "the lease is renewed")
 			}
 			proxy.Heal()
-			proxy.Cut() // Attempts to store the outcome that are under way fail, and the next attempt succeeds.
+			proxy.Cut() // The statement that now stores the outcome fails. The library sends the statement again.
 			w.WaitAllEnded()
 			require.Equal(t, 1, ran.Of(id))
 			require.Zero(t, ranElsewhere.Total())

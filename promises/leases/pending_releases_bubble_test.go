@@ -19,8 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// muteStore performs the first claim but returns an error instead of the rows. It refuses releases while takes is
-// false.
+// muteStore performs the first claim but returns an error instead of the rows. It refuses releases until the test sets
+// the field takes.
 type muteStore struct {
 	processlog.Store
 
@@ -104,7 +104,7 @@ type unanswered struct {
 	mu    sync.Mutex // guards the fields below it
 	loses int        // number of the next claims whose answers are lost
 	lost  []int      // for each claim with a lost answer: number of entries that it had leased
-	fails int        // number of the next releases of several entries that fail
+	fails int        // number of the next calls of Release with several entries that fail
 }
 
 func (s *unanswered) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -132,7 +132,7 @@ func (s *unanswered) Release(ctx context.Context, ids []processlog.ID, token pro
 	return s.Store.Release(ctx, ids, token)
 }
 
-// newUnanswered returns an unanswered with a lease of an hour, so that no lease expires during the test.
+// newUnanswered returns a Compensator with its store. The lease is an hour, so that no lease expires during the test.
 func newUnanswered(t *testing.T) *unanswered {
 	s := &unanswered{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
 	s.Store = s.memory

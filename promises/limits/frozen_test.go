@@ -53,7 +53,7 @@ func TestProcessStoppedInAClaimHoldsUpItsLimitOnly(t *testing.T) {
 		if w.Count("common_process_log_limit WHERE limit_name='ship' FOR UPDATE SKIP LOCKED") == 0 {
 			return true
 		}
-		worker.Signal(syscall.SIGCONT) // The claim of the worker was over before the worker was stopped.
+		worker.Signal(syscall.SIGCONT) // The worker was stopped too late, after its claim. Let the worker claim again.
 		return false
 	}, "the worker is stopped in the middle of a claim")
 

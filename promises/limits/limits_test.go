@@ -375,7 +375,7 @@ func TestLimitThatAPersonChangesHoldsInAllProcesses(t *testing.T) {
 		w.RecordMany(here, charges, 40, compensator.Options{})
 		w.WaitAllEnded()
 		change(admin.LimitValues{Concurrent: 1})
-		at.awaitAtOnce(1) // no call runs now
+		at.awaitAtOnce(1) // Reset the counts of running handlers. No handler runs now.
 		w.RecordMany(here, charges, 20, compensator.Options{})
 		w.WaitAllEnded()
 		require.Equal(t, 1, at.highest[""], "one at a time, in both processes")

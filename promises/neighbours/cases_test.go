@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// With few cases in the table, a server may read all open cases.
+// CloseCases must not wait for the lock of another case. With few cases in the table, a server may read all open cases,
+// and so meet a locked case that need not be closed.
 func TestCaseIsClosedWhileSomebodyHoldsAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

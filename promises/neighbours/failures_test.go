@@ -5,7 +5,7 @@
 //
 // F22: Plain reads come from a lagging replica, or Redis knows an id that is not committed.
 // Result: The claim on the primary decides. Nothing runs twice, and no attempt is counted.
-// Action: Give the library a pool that leads to the primary (C2).
+// Action: Give the library a pool that leads to the primary. Condition C2 demands such a pool.
 //
 // F23: The server's default isolation is REPEATABLE READ or SERIALIZABLE, or snapshot isolation is on.
 // Result: The library's own transactions are READ COMMITTED. A handler whose row has changed is rolled back and runs

@@ -24,9 +24,9 @@ func deadlocks(w *harness.World) (n int) {
 	return n
 }
 
-// A settle and the transaction of crossSettling deadlock. The server rolls the settle back, because the other
-// transaction has written more rows. The test does not know which outcomes share a statement, so it repeats until a
-// deadlock has happened.
+// A settle and the transaction of crossSettling wait for each other. The server ends this deadlock and rolls the settle
+// back, because the other transaction has written more rows. The test does not know which outcomes share a statement.
+// So the test repeats until a deadlock has happened.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()

@@ -224,7 +224,8 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 		close(finish)
 		w.WaitAllEnded()
 		for _, id := range ids {
-			if id != ids[4] { // The lease of this entry could not be renewed.
+			// Leave out ids[4]. While its row was locked, its lease could not be renewed. So it may have run twice.
+			if id != ids[4] {
 				assert.Equal(t, 1, ran.Of(id), "runs of entry %s", id)
 			}
 		}

@@ -140,7 +140,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// As in TestNoDeadlockNamesAStatementOfOurs, the store's Purge needs a note.
+			// A process reports an entry as lost if the entry disappears without a note of a purge. The store's Purge
+			// writes no note, so the test writes one.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				processlog.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
@@ -226,7 +227,8 @@ func endPending(w *harness.World) {
 	}
 }
 
-// The duplicate locks the key in the unique index but not the entry's row, so the change must not wait.
+// An INSERT of an existing key locks the key in the unique index but not the entry's row. So a change of the entry must
+// not wait for the transaction of this INSERT.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

@@ -25,14 +25,16 @@ type refusing struct {
 	claims atomic.Int64
 	stale  bool                           // if set, KeyStates reports no entry as blocked, like an outdated answer
 	lines  func() error                   // called by KeyStates, which fails with the error of this function (nil: KeyStates works)
-	block  func(block func() error) error // wraps the call that blocks entries (nil: it works)
+	block  func(block func() error) error // called by Block with a function that blocks the entries (nil: Block works)
 }
 
 var errRefused = errors.New("table is full")
 
 func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.claims.Add(1) > 5000 {
-		return processlog.Claimed{}, errRefused // Without the sleep, the bubble's clock would never move.
+		// The process claims without a pause, so the clock of the bubble does not move. After an error the process
+		// sleeps, so the clock moves and the test can end.
+		return processlog.Claimed{}, errRefused
 	}
 	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
 }

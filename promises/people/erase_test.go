@@ -126,7 +126,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 		return entry
 	}
 	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
-	stranger := w.New(w.QuickConfig()) // This instance does not know the type, so it must leave the position of the entry.
+	stranger := w.New(w.QuickConfig()) // This instance does not know the type, so Cancel cannot delete the position.
 	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its key")
 	alone := put("Lin Street 2", "")
 	w.Run(c)

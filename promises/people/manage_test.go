@@ -44,7 +44,7 @@ type deed struct {
 	from   []compensator.State
 	to     func(before compensator.State) compensator.State
 	epochs uint32
-	counts bool // whether the action keeps process_count and compensate_count
+	counts bool // whether the counts process_count and compensate_count keep their values
 	alone  func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error
 	inTx   func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error
 }

@@ -108,7 +108,7 @@ var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
 	provoke func(b *breakable, n int) // may be called repeatedly
-	watched bool                      // whether the problem cannot be recognized on a plain pool
+	watched bool                      // whether the library recognizes the problem only on a pool with the Connector
 }{
 	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
 		b.breakRequests(isClaim)

@@ -91,7 +91,8 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 		require.ErrorIs(t, answers[0], admin.ErrChanged)
 		require.ErrorIs(t, answers[1], admin.ErrChanged)
 		require.ErrorIs(t, answers[2], compensator.ErrNotFound)
-		if !dry { // A dry run takes no locks, so it cannot see that the row is locked.
+		// Only a call that is no dry run takes locks, and so notices that another transaction holds the row.
+		if !dry {
 			require.ErrorIs(t, answers[3], compensator.ErrBusy)
 		}
 		require.NoError(t, answers[4])

@@ -11,16 +11,18 @@
 // Result: Each slot is found once, by the database's clock.
 //
 // F104: Entries of slots, or the row of the last slot, are deleted. Or another entry has the id of a slot.
-// Result: A purged slot gets no second entry. Without its row the type begins again. Later slots get entries.
+// Result: A purged slot gets no second entry. If the row of the last slot is missing, the type begins again like a new
+// type. Later slots get entries.
 // Action: Do not delete the rows of types.
 //
 // F105: The table of slots is missing, or a schedule is wrong.
 // Result: `Periodic` returns an error, or `Health` names the failure.
 // Action: Migrate, or correct the schedule.
 //
-// F106: Old entries must be purged beside load, locks or refusals of the database.
-// Result: `Keep` purges in small steps, and leaves dead and manually settled entries. An entry that the database
-// refuses to delete is named.
+// F106: While the library purges old entries, the database is under load, rows are locked, or the database refuses to
+// delete an entry.
+// Result: `Keep` purges in small steps, and leaves dead and manually settled entries. `Health` names an entry that the
+// database refuses to delete.
 // Action: Remove the foreign key.
 
 package periodic

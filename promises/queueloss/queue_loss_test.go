@@ -147,8 +147,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		// The entry far is due beyond the horizon. If the process enqueued far nevertheless, it would do so before it
-		// enqueues this entry.
+		// The entry in the variable far is due beyond the horizon. If the process enqueued that entry by mistake, it
+		// would do so before it enqueues the new entry below.
 		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond))
 	}
 	assert.False(t, w.InQueue(far))
@@ -160,7 +160,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.WaitState(far, compensator.Succeeded)
 }
 
-// The replica still holds entries that have ended since the cut, and lacks the entries that were enqueued since.
+// The test cuts the link between a Redis master and its replica, and later kills the master. The replica still holds
+// entries that have ended since the cut, and lacks the entries that were enqueued since the cut.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -225,7 +226,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 	}
-	for round := range 10 { // These entries are not enqueued.
+	for round := range 10 { // InsertDue only writes rows, so the queue has none of these entries.
 		w.InsertDue("close_order", 1+100*round, 50)
 	}
 	w.WaitAllEnded()

@@ -157,7 +157,10 @@ func newUpset(t *testing.T) *upset {
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, DialTimeout: 200 * time.Millisecond, MaxRetries: -1})
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		cfg := u.QuickConfig()
-		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // The lease is longer than any handler runs, so each entry runs once. The queue's lease can still end if the answer to a claim was lost.
+		// In the database, the lease is longer than any handler runs, so each entry runs once. An entry also has a
+		// lease in the queue. If the answer to a claim from the queue is lost, that lease ends without an attempt. The
+		// queue then offers the entry again.
+		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second
 		u.processes[i] = u.New(cfg)
 		numberedNeverEarly(t, u, u.processes[i])
 	}

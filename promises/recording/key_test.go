@@ -317,8 +317,8 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// Record locks the keys in ascending order. In the order of the caller, one transaction would lock a and the
-		// other z, and the two would deadlock.
+		// Record locks the keys in ascending order. In the order of the caller, the first transaction would lock the
+		// key "a", and the second the key "z". Then each transaction would wait for the other one.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)

@@ -58,7 +58,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					there.WriteEffect(tx, "business")
 					_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
 					assert.ErrorAs(t, err, new(*compensator.FieldError))
-					return nil // The caller ignores the error.
+					return nil // Ignore the error of Record. InTx must refuse the commit all the same.
 				}), compensator.ErrNotRecorded, "half is not committed in the other database")
 				assert.Zero(t, there.Count("effects"))
 				for _, w := range []*harness.World{here, there} {

@@ -174,7 +174,8 @@ func turned(content []byte, key string) ([]byte, error) {
 	return out, nil
 }
 
-// The handler changes the key in its copy of the entry.
+// The handler changes the idempotency key and the type in its copy of the entry. The library must seal the result with
+// the stored key and type.
 func TestResultIsSealedByTheCodecOfItsType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

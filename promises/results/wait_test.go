@@ -138,7 +138,8 @@ type countingStore struct {
 	*memory.Store
 	calls, statements, most atomic.Int64
 	fails                   atomic.Bool
-	late                    chan struct{} // if it is set, the next read waits until it is closed, and then returns what it read before
+	// If the channel late is set, the next call of Ends reads the rows, and returns the rows when late is closed.
+	late chan struct{}
 }
 
 var errAway = errors.New("the server is away")

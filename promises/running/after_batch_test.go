@@ -156,8 +156,8 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// The batch id that the entry follows differs from its own only by a space at the end, so the entry would wait for
-// itself.
+// The entry waits for the batch "b", and its own batch id is "b ". When the server compares batch ids, it ignores a
+// space at the end. So the entry would wait for itself.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{AfterBatch: afterItsSubject, MaxWait: time.Millisecond})
 	require.NoError(t, err)
 	w.Run(c)
-	w.WaitState(w.Record(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
+	w.WaitState(w.Record(report, 0, compensator.Options{}), compensator.Succeeded) // This entry waits for no batch.
 	row := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
 	after := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
 	w.InTx(w.DB, func(tx *sql.Tx) {

@@ -86,7 +86,8 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// The handler panics, so each entry of the batch would run again alone.
+// After a batch handler has panicked, the library runs each entry of the batch again alone. A cancelled entry must be
+// left out.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var entered chan []compensator.EntryID
@@ -183,7 +184,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	})
 }
 
-// slowlyRenewing is a store whose renewals take as long as takes says.
+// slowlyRenewing is a store whose renewals last for the duration in the field takes.
 type slowlyRenewing struct {
 	*compensatortest.MemoryStore
 	takes atomic.Int64

@@ -84,7 +84,9 @@ func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
 		if s.claims.Add(1) > 3000 {
-			return errTooMany // Without the sleep, the bubble's clock would never move.
+			// The process claims without a pause, so the clock of the bubble does not move. After an error the process
+			// sleeps, so the clock moves and the test can end.
+			return errTooMany
 		}
 		if onClaim != nil {
 			onClaim()
@@ -478,7 +480,7 @@ func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 		}
 		harness.RecordIn(t, s.c, s.store, unread...)
 		time.Sleep(30 * time.Second)
-		s.outage(3) // These entries are due again after the others.
+		s.outage(3) // The three entries of the outage are due again after the unread entries.
 		s.up.Store(true)
 		time.Sleep(10 * time.Minute) // The breaker probes at least once in three minutes.
 		synctest.Wait()

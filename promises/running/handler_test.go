@@ -62,7 +62,9 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	}, &compensator.HandlerConfig[harness.Order]{Concurrency: 2, MaxAttempts: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	for i := range 40 { // If each Goexit kept its slot, six slots would be lost, and the type has two.
+	// The handler calls Goexit for the first six entries. The type has two slots. If a Goexit kept its slot, the other
+	// entries would never run.
+	for i := range 40 {
 		w.Record(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()

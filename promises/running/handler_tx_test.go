@@ -163,8 +163,8 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.QuickConfig())
-	// HandleTransactional writes the effect before this call. On a slow machine that alone may exceed the timeout, so
-	// allow many attempts.
+	// HandleTransactional writes the effect before it calls the function below. On a slow machine, this write alone may
+	// exceed the timeout, so that the attempt fails too early. So allow many attempts.
 	orders := harness.HandleTransactional(t, c, compensator.HandlerConfig[harness.Order]{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxAttempts: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil

@@ -134,7 +134,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record waits for the time after, and then records one entry.
+// record waits for the duration in the parameter after. Then it records one entry.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)
@@ -176,7 +176,9 @@ func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 // Failure: F107
 func TestFullBatchDoesNotWait(t *testing.T) {
 	inBubble(t, compensator.BatchConfig[harness.Order]{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
-		<-time.After(500 * time.Millisecond) // Wait until Run has read the log for the first time. A later reconciler round would count some entries again.
+		// Wait until the first round of the reconciler is over. During the records below, the round would count some of
+		// these entries a second time, and a batch would seem to be full too early.
+		<-time.After(500 * time.Millisecond)
 		for range 7 {
 			b.record(t, 10*time.Millisecond, 0)
 		}

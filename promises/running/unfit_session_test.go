@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// After the first refusal the library closes the session, so at most one attempt fails.
+// After the first refusal the library closes the session. So at most one call of a handler meets the session, and this
+// call does not count as an attempt.
 // Failure: F33
 func TestUnfitSessionOfThePoolSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

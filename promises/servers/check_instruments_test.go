@@ -315,7 +315,8 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for name, test := range harmless {
-		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" { // New needs seconds to notice these deviations.
+		// Leave out two deviations, because New needs seconds to notice them.
+		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" {
 			all = append(all, test.replies...)
 		}
 	}
@@ -332,7 +333,9 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// If New concluded anything from such a failure, an entry could be stored in another database's log.
+// New tries an INSERT with a guard. The guard makes the INSERT fail in a session that uses another database. If New
+// took a transient error for a fault of the guard, the library would use the INSERT without the guard. Then an entry
+// could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
@@ -340,7 +343,8 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 		w := harness.NewWorld(t)
 		var inserts atomic.Int64
 		once := lie{fail: func(query string) error {
-			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail anyway, so fail the second one.
+			// New expects that the guard refuses the first INSERT, and that the second succeeds. So fail the second.
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 {
 				return &mysql.MySQLError{Number: number, Message: "once"}
 			}
 			return nil

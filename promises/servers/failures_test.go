@@ -25,9 +25,10 @@
 // Action: Set `rejectReadOnly=true`.
 //
 // F36: The log runs on Galera, group replication or Vitess.
-// Result: On Galera, `KILL` commits the transaction that sends it, even if `KILL` fails. `Record` then refuses the
-// transaction. In group replication `New` refuses a secondary. On Vitess one shard works, and several are not tested.
-// Action: On Galera, "not found" by `Resolve` is not final while another node works on the transaction.
+// Result: On Galera, `KILL` commits the transaction that sends it, even if `KILL` fails. After that, `Record` refuses
+// the transaction. On Galera, `Resolve` may return "not found" while another node still works on the transaction. In
+// group replication `New` refuses a secondary. On Vitess one shard works, and several are not tested.
+// Action: On Galera, take "not found" from `Resolve` as final only if no other node works on the transaction.
 //
 // F37: Table names or grants are unusual, or two processes migrate at once.
 // Result: The library refuses unsafe names, and needs four rights. A migration that met a lock is tried again.

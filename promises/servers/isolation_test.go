@@ -174,7 +174,7 @@ func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 		require.NoError(t, harness.ErrOf(c.Complete(t.Context(), receipt.ID())))
 		require.Equal(t, compensator.Pending, read(), "the snapshot is an old one")
 		_, err = c.CancelTx(t.Context(), tx, receipt.ID())
-		if isolated { // The server rolls the transaction back, because the entry has changed since its snapshot.
+		if isolated { // The entry has changed since the snapshot of the transaction, so the server rolls back.
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.NoError(t, tx.Rollback())
 			tx = w.Begin(db) // Run the whole transaction again.

@@ -37,7 +37,7 @@ func benchmarkNew(b *testing.B, l lie, watched bool) {
 		db, err := openLying(dsn, l, watched)()
 		require.NoError(b, err)
 		c, err := compensator.New(b.Context(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler)})
-		if err == nil { // New refuses some of these servers.
+		if err == nil { // If New refuses the server, there is no Compensator to close.
 			require.NoError(b, c.Close())
 		}
 		require.NoError(b, db.Close())

@@ -55,7 +55,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 				w.Record(orders, i, compensator.Options{Delay: 300 * time.Millisecond})
 			}
 			proxy.Refuse()
-			back.Open() // The outcome of this entry cannot be stored.
+			back.Open() // Let the handler return. The outcome cannot be stored while the proxy refuses connections.
 			health := c.Health(t.Context())
 			require.Error(t, health.Database)
 			w.Eventually(func() bool {
@@ -106,7 +106,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	seen, asked, askedToo := lines.n.Load(), sqlDials.Load(), redisDials.Load()
 	sqlProxy.Refuse()
 	redisProxy.Refuse()
-	g.Open() // The outcomes of three entries cannot be stored.
+	g.Open() // Let three handlers return. The outcomes cannot be stored while the proxy refuses connections.
 	for _, name := range names {
 		w.Exec("UPDATE common_process_log SET state=0, ended_by='', next_at=1, epoch=epoch+1, version=version+1 WHERE business_type=?", name)
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The event is on a side table of the log. allow drops the trigger.
+// refuseIn creates a trigger on a side table of the log. The parameter suffix is the end of the table's name. The
+// parameter event is the kind of statement that the trigger refuses for the entries in ids. The result allow is a
+// function that drops the trigger.
 func refuseIn(w *harness.World, suffix, event string, ids []compensator.EntryID) (allow func()) {
 	rows, row := make([]string, len(ids)), "NEW"
 	for i, id := range ids {

@@ -17,8 +17,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuse creates a trigger that rejects changes of the entries in ids if the SQL condition when is true. allow drops
-// the trigger.
+// refuse creates a trigger that rejects changes of the entries in the slice ids. The parameter when is an SQL
+// condition. If the condition is false, the trigger accepts a change. The result allow is a function that drops the
+// trigger.
 func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -152,8 +153,8 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// The library splits the refused statement into halves. With a wait of 2 s in each half, it would exceed the
-// statement's deadline.
+// The library splits a refused statement into halves, several times. A statement waits up to 2 s for a locked row. If
+// the library waited after each split, Settle would exceed its deadline.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
@@ -311,7 +312,8 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// The library puts blocked entries back with one statement, and makes them due with another one.
+// Block gives blocked entries back, and Advance makes blocked entries due again. In both calls, triggers refuse some of
+// the entries. The library must still write the other entries.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

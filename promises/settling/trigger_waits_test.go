@@ -16,8 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedBy creates a trigger that updates a row of the table counted. countedBy also locks this row in a transaction,
-// so the trigger waits for the lock. The function release ends the transaction and drops the trigger.
+// countedBy creates a trigger on the log that updates a row in a table with the name counted. A transaction locks this
+// row, so the trigger waits for the lock. The result release is a function that ends the transaction and drops the
+// trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {

@@ -24,7 +24,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 		for _, watched := range []bool{true, false} {
 			for name, statement := range map[string]string{"failure": "SET state=-1", "success": "SET state=1", "failure's commit": "SET state=-1"} {
 				if watched && name == "failure's commit" {
-					continue // With a Connector, the failure and its commit are a single statement.
+					continue // With a Connector, one statement stores and commits the failure. There is no COMMIT.
 				}
 				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
 					t.Parallel()

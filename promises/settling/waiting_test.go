@@ -85,7 +85,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.CountEnded(compensator.Succeeded, 0))
 }
 
-// Another process cannot know that the living process holds a success.
+// The handler has succeeded, and its process cannot store the success yet. Another process sees only that the entry has
+// lost all leases of the crash budget. It must wait for one more lease before it treats the entry as dead.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
