@@ -148,7 +148,8 @@ func newUnanswered(t *testing.T) *unanswered {
 	return s
 }
 
-// If locked is set, an open transaction of a caller locks the row of the last entry, and release ends this transaction.
+// record records n entries that are due in a second. If the parameter locked is true, an open transaction of a caller
+// locks the row of the last entry. The result release is then a function that ends this transaction, and otherwise nil.
 func (s *unanswered) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {

@@ -1,8 +1,9 @@
 // Package queue keeps the ids of entries in a queue that says when they are due: Redis, or a timing wheel in this
 // process.
 //
-// The queue is a hint (G10). It says which entries are due and when the next one is. Only the database says whether an
-// entry exists, is due and is free. As long as the queue does not answer, the engine polls the database.
+// The queue is a hint. It says which entries are due and when the next entry is due. Only the database says whether an
+// entry exists, is due and is free. As long as the queue does not answer, the engine polls the database. See promise
+// G10.
 //
 //	queue.go      calls from the engine to the queue
 //	claim.go      claims of entries that the queue reports as due

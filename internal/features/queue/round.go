@@ -63,7 +63,7 @@ func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *
 	var b rebuilding
 	// Begin the rebuild before the round reads entries. Each type that is rebuilt then has a mark in the queue. If the
 	// queue loses the entries of the type later, it also loses the mark. Because the mark is missing, the end of the
-	// rebuild does not report the type as complete (G10).
+	// rebuild does not report the type as complete. See promise G10.
 	if rebuild {
 		b = q.beginRebuild(ctx, q.e.TypeNames())
 	}

@@ -270,7 +270,7 @@ func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 // the row. It also requests this claim if the reservation lapsed and a slot is free.
 func (s *Starter) mayStart(f engine.InsertedEntry, row *processlog.Row, sentAt time.Time) bool {
 	t := s.e.TypeNamed(f.BusinessType)
-	// This process does not hold the row any more, or another entry has the id now (G2).
+	// This process does not hold the row any more, or another entry has the id now. See promise G2.
 	if row == nil || row.Version != 0 || row.Token != f.Token || row.State != processlog.Pending {
 		s.cancelReservation(f)
 		return false

@@ -2,7 +2,7 @@
 // are lost when the process ends. So the engine polls the database for all other entries. See promise G1.
 //
 // The queue is a hashed timing wheel for each business type, with slots of one millisecond. It never returns an entry
-// before its due time (G9).
+// before its due time. See promise G9.
 //
 // One mutex guards everything. A wheel advances when a method is called. The package starts no goroutine and no
 // timer.
