@@ -53,11 +53,11 @@ var rules = []struct {
 		p.tab.Do(chromedp.Navigate(fmt.Sprintf("http://%s:%s@%s", said[1], said[2], p.address)))
 	}},
 	{regexp.MustCompile(`^The page shows one case worth \w+ ([\d.]+)$`), func(p *person, said []string) { p.tab.Do(shown(said[1])) }},
-	{regexp.MustCompile(`^Follow the failure \*\*(.+)\*\*$`), func(p *person, said []string) {
+	{regexp.MustCompile(`^Follow the link \*\*(.+)\*\*$`), func(p *person, said []string) {
 		p.tab.Do(shown(said[1]))
 		p.tab.Follow(`td.why a`)
 	}},
-	{regexp.MustCompile(`^The page lists its cases$`), func(p *person, _ []string) { p.tab.Do(chromedp.WaitVisible(`input[name=seen]`)) }},
+	{regexp.MustCompile(`^The page lists the cases with this error$`), func(p *person, _ []string) { p.tab.Do(chromedp.WaitVisible(`input[name=seen]`)) }},
 	{regexp.MustCompile(`^Choose the case, and press \*\*(\w+)\*\*$`), func(p *person, said []string) {
 		p.label = said[1]
 		p.tab.Do(chromedp.Click(`input[name=seen]`), chromedp.Click(button("contains(@class, 'lines')", said[1]), chromedp.BySearch))
