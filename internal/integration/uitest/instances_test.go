@@ -41,6 +41,8 @@ func TestProcessesAreListedOnAPage(t *testing.T) {
 	has(t, plain(text), "3 live 1 gone 3 of")
 	has(t, plain(text), "slots in use")
 	overview := w.client("alice").get("").text
+	has(t, overview, "No queue in this process")
+	lacks(t, overview, "Queue answers", "no queue was asked")
 	has(t, overview, "3 live, 1 gone")
 	has(t, overview, "<bdi>v8, v9</bdi>")
 	has(t, overview, "different versions")
