@@ -4,39 +4,39 @@ type advice struct{ cause, do string }
 
 var errorAdvice = map[string]advice{
 	"compensator.ErrNoTransaction": {
-		"`Record` got a handle without an open transaction: a pool, a finished transaction, or a session in autocommit. The entry would have committed without your business change, so `Record` wrote no row.",
-		"Pass the `*sql.Tx` or the ORM's transaction that makes the business change. See [use it with an ORM](../how-to/orms.md).",
+		"`Record` got a handle without an open transaction: a pool, a finished transaction, or a session in autocommit. `Record` wrote no row.",
+		"Pass the `*sql.Tx`, or the [ORM's transaction](../how-to/orms.md), that makes the business change.",
 	},
 	"compensator.ErrTxAborted": {
-		"The server rolled the transaction back by itself, for example after a deadlock or a lock wait. The `*sql.Tx` still looks open. The error also matches `ErrNoTransaction`.",
+		"The server rolled the transaction back, for example after a deadlock or a lock wait. The error also matches `ErrNoTransaction`.",
 		"Roll back and run the whole transaction again, as `WithRetry` does.",
 	},
 	"compensator.ErrNotRecorded": {
-		"An entry of this transaction was refused or could not be written, and your code ignored the error. `Commit` rolled the whole transaction back.",
-		"Handle the error of `Record`: roll back and report the error.",
+		"Your code ignored an error of `Record`. So `Commit` rolled the whole transaction back.",
+		"Roll back and report each error of `Record`.",
 	},
 	"compensator.ErrCommitUnknown": {
-		"The connection broke during COMMIT. You do not know whether the transaction has committed.",
+		"The connection broke during COMMIT. The transaction may have committed.",
 		"Call `Resolve` with the idempotency key of an entry of the transaction. `WithRetry` calls `Resolve` for you.",
 	},
 	"compensator.ErrHistoryLost": {
-		"The database has lost commits that this process has seen, for example because a lagging replica was promoted or a backup was restored. Entries still run. With `StopOnLoss` the process starts no entry until a person calls `AcceptLoss`. The error is a `*LossError`.",
+		"The database has lost commits that this process has seen. Perhaps a lagging replica was promoted or a backup was restored. Entries still run. With `StopOnLoss` the process starts no entry until a person calls `AcceptLoss`. The error is a `*LossError`.",
 		"Follow [after a failover](../how-to/failover.md). Do not restart the processes, because only they know which entries were lost.",
 	},
 	"compensator.ErrDuplicate": {
 		"`Options.FailOnDuplicate` is set, and an entry with this idempotency key exists.",
-		"The event is recorded already. Roll back if your transaction has written rows.",
+		"Roll back if your transaction has written rows.",
 	},
 	"compensator.ErrOtherContent": {
 		"`RefuseOtherContent` is set, and the entry with this idempotency key has another content. The transaction cannot commit.",
-		"Find out whether both calls of `Record` mean the same event. If not, use another key for the second event.",
+		"If the two calls of `Record` mean different events, use another key for the second event.",
 	},
 	"compensator.ErrNotFound": {
-		"No entry has this id or key. The entry was never recorded, its transaction was rolled back, or the entry was purged.",
+		"The entry was never recorded, its transaction was rolled back, or the entry was purged.",
 		"Check the id or the key. If you must find entries for a longer time, raise `Keep`.",
 	},
 	"compensator.ErrNoResult": {
-		"The entry has succeeded, but has no result. A service may have completed the entry, `Once` may have recorded it, or a person may have erased it.",
+		"A service may have completed the entry, `Once` may have recorded it, or a person may have erased it.",
 		"Read what you need from your own tables, or treat the work as done without a result.",
 	},
 	"compensator.ErrBusy": {
@@ -48,11 +48,11 @@ var errorAdvice = map[string]advice{
 		"Read the entry again, then decide again.",
 	},
 	"compensator.ErrAlreadySucceeded": {
-		"The handler or an earlier call of `Complete` has already done the work of the entry. The error is a `*StateError`.",
-		"Roll back your transaction, so that the work is not done twice. In a consumer of messages, acknowledge the message.",
+		"The work of the entry is done, by the handler or by an earlier `Complete`. The error is a `*StateError`.",
+		"Roll back your transaction. In a consumer of messages, acknowledge the message.",
 	},
 	"compensator.ErrRunning": {
-		"`Run` was called while another `Run` of the same Compensator is running.",
+		"Another `Run` of the same Compensator is running.",
 		"Call `Run` once for each Compensator.",
 	},
 	"compensator.ErrClosed": {
@@ -61,7 +61,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrLeaseLost": {
 		"The handler's context ended, because the entry's lease ended. Another process may run the entry.",
-		"Stop the work and return. If the error comes often, set `Lease` longer than the longest pause of the process, and longer than the longest pause of the database.",
+		"Stop the work and return. If the error comes often, set `Lease` longer than the longest pause of the process and of the database.",
 	},
 	"compensator.ErrCancelled": {
 		"The handler's context ended, because the entry was cancelled, completed or requeued during the attempt.",
@@ -76,7 +76,7 @@ var errorAdvice = map[string]advice{
 		"Return from the handler. The attempt counts as failed. Raise `Timeout` if the work needs longer.",
 	},
 	"compensator.FieldError": {
-		"The library refuses a value. `Field` names the value, and `Reason` says why it is refused.",
+		"The library refuses the value that `Field` names. `Reason` says why.",
 		"Correct the value. [Settings](settings.md) has the ranges, and [servers](servers.md#what-new-refuses) lists the server settings that `New` refuses.",
 	},
 	"compensator.OtherTypeError": {
@@ -84,79 +84,79 @@ var errorAdvice = map[string]advice{
 		"Put the type into the key, for example `close-42` and `notify-42`.",
 	},
 	"compensator.StateError": {
-		"The present state of the entry, which the field `State` holds, does not allow the action. The fields `CompensationBegun` and `Erased` give special reasons.",
+		"The present `State` of the entry does not allow the action. The fields `CompensationBegun` and `Erased` give special reasons.",
 		"Branch on `State`. For example, if a payment cannot cancel the entry that closed its order, refund the payment.",
 	},
 	"processlog.LossError": {
-		"The database has lost commits, as for `ErrHistoryLost`. The error lists the entries whose commits this process knows to be lost.",
+		"The database has lost commits, as for `ErrHistoryLost`. The error lists the entries that this process knows to be lost.",
 		"Store the list that each process reports. Then follow [after a failover](../how-to/failover.md).",
 	},
 	"compensator.PanicError": {
-		"A handler panicked, or ended its goroutine with `runtime.Goexit`. The attempt counts as failed. `Stack` is the stack of the goroutine.",
-		"Repair the handler. The process continues.",
+		"The attempt counts as failed. The process continues. `Stack` is the stack of the goroutine.",
+		"Repair the handler.",
 	},
 	"compensator.StuckError": {
-		"Some handlers still ran when `Run` stopped waiting for them. The entries of these handlers run again when their leases end.",
+		"Some handlers still ran when `Run` stopped waiting. Their entries run again when their leases end.",
 		"Make the named handlers return when their context ends, or raise `StopTimeout`.",
 	},
 	"processlog.SessionError": {
-		"A session variable, for example after `SET unique_checks=0`, makes `Record` refuse the transaction. The error wraps a `FieldError` that names the variable.",
-		"Find the code that changes the variable, and let this code set the variable back. In a transaction that the library began, it closes the session and uses another session.",
+		"`Record` refuses the transaction because of a session variable, for example after `SET unique_checks=0`. The error wraps a `FieldError` that names the variable.",
+		"Let the code that changes the variable set it back. In a transaction that the library began, the library closes the session and uses another.",
 	},
 	"processlog.RefusedError": {
-		"A trigger, a constraint or a foreign key makes the database refuse a change of these entries. The library changed all other entries.",
+		"A trigger, a constraint or a foreign key refuses the change. The library changed all other entries.",
 		"Remove the cause on the server. The library tries the change again.",
 	},
 	"processlog.LeftOutError": {
-		"Redis did not accept some entries, because Redis is full, or because another program has a key with the name of a type's set.",
-		"Give Redis more memory, or delete the key of the other program. Until then the library takes the entries from the database.",
+		"Redis is full, or another program has a key with the name of a type's set.",
+		"Give Redis more memory, or delete the key. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrContinued": {
 		"Another person or process continued the same bulk action before you.",
-		"Read the progress of the action with `Bulk`, or with `compensator bulk`. If the action makes no progress, continue it again.",
+		"Read the progress with `Bulk` or `compensator bulk`. If the action makes no progress, continue it again.",
 	},
 	"admin.ErrNotAllowed": {
-		"`Access` gave this person no right to the action. The audit log records that the action was refused.",
-		"Grant the right, or ask somebody who has it. See [rights](../how-to/admin.md#who-may-what).",
+		"`Access` gave this person no right to the action. The audit log records the refusal.",
+		"Grant the [right](../how-to/admin.md#who-may-what), or ask somebody who has it.",
 	},
 	"admin.ErrReadOnly": {
-		"The Admin has `ReadOnly` set, so it changed nothing.",
+		"The Admin has `ReadOnly` set.",
 		"Use an Admin without `ReadOnly`. For the command line pass `--write`.",
 	},
 	"admin.UncheckedError": {
-		"The outcome of the named entries is unknown, or the entries have ended and would run again. So `Change` changed no entry.",
-		"Find out what the attempts of the entries did. Then repeat the change with `Checked` or `Again`.",
+		"The outcome of the named entries is unknown, or the entries have ended and would run again.",
+		"Find out what the attempts did. Then repeat the change with `Checked` or `Again`.",
 	},
 	"admin.UnknownTypeError": {
-		"Neither the log nor this process has a type with this name. The name is probably mistyped.",
-		"Correct the name. Use `PauseWith` with `PauseOptions.Ahead` for a type that does not exist yet.",
+		"Neither the log nor this process has a type with this name.",
+		"Correct the name. For a type that does not exist yet, use `PauseWith` with `PauseOptions.Ahead`.",
 	},
 	"httpcall.Error": {
-		"An HTTP call of a handler got no answer or an answer other than success. The error has the status and the beginning of the body.",
-		"Return the error of `PostJSON` or `Do` unchanged. The library reads the outcome of the entry from this error. See [call a partner](../how-to/call-a-partner.md).",
+		"An HTTP call got no answer, or an answer other than success. The error has the status and the beginning of the body.",
+		"Return the error of `PostJSON` or `Do` unchanged, because it decides the outcome of the entry ([call a partner](../how-to/call-a-partner.md)).",
 	},
 	"encrypt.ErrUnknownKey": {
 		"The key that encrypted the content is not among `encrypt.Config.Keys`. The attempt does not count as failed, and the entry waits.",
 		"Add the key to `Keys` again. If the key was destroyed on purpose, settle or cancel the entry.",
 	},
 	"encrypt.ErrGarbled": {
-		"The content is not what the codec encrypted. Perhaps somebody changed the row or copied the content from another entry. Perhaps the content is not encrypted and `ReadPlain` is not set, or the id of the key now belongs to another secret.",
+		"Perhaps somebody changed the row, or copied the content from another entry. Perhaps the content is not encrypted and `ReadPlain` is not set. Perhaps the id of the key now belongs to another secret.",
 		"Correct `Keys` or `ReadPlain`, restore the content from a backup, or settle the entry manually.",
 	},
 	"adopt.Refusal": {
-		"A row of the old table cannot become an entry, because `Map` returned an error or panicked, or `Record` refused the entry.",
+		"`Map` returned an error or panicked, or `Record` refused the entry.",
 		"Correct the row or `Map`, and run the import again. A refused row does not stop other rows.",
 	},
 	"gormtx.ErrCommit": {
-		"Your code called `Commit` in a transaction that only the library may commit.",
-		"Do not call `Commit`. Return nil from the handler or the function, and the library commits.",
+		"Your code called `Commit` in a transaction of the library.",
+		"Return nil from the handler or the function, and the library commits.",
 	},
 	"gormtx.ErrPrepare": {
-		"Your code opened a GORM `Session` with `PrepareStmt` in a transaction of the library. A session with `PrepareStmt` would write outside the transaction.",
+		"A GORM `Session` with `PrepareStmt` would write outside the library's transaction.",
 		"Open the session without `PrepareStmt`.",
 	},
 	"intake.ErrRefused": {
-		"The log will never accept the message. The message does not fit into an entry, a trigger or a constraint of your database refuses its row, or the codec cannot encode the message.",
+		"The message is too large, the codec cannot encode it, or a trigger or a constraint of your database refuses its row.",
 		"Move the message to a place where a person finds it, for example to a dead-letter queue of the broker.",
 	},
 	"rabbitmq.ErrClosed": {
@@ -164,11 +164,11 @@ var errorAdvice = map[string]advice{
 		"End `Run` before you close the publisher.",
 	},
 	"rabbitmq.ErrDeliveryLost": {
-		"The context of your function ended, because the connection to the broker was lost while the function ran.",
+		"Your function's context ended, because the connection to the broker was lost.",
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
-		"A stream does not deliver a message again after a consumer has died, so messages would be lost.",
+		"A stream does not redeliver messages, so messages would be lost after a crash of the consumer.",
 		"Consume from a classic or quorum queue.",
 	},
 	"rabbitmq.RefusedError": {
@@ -180,11 +180,11 @@ var errorAdvice = map[string]advice{
 		"Check the broker and the network. The library tries the entry again.",
 	},
 	"relay.ErrRefused": {
-		"The log refuses the message, for example because the message is too large.",
+		"For example, the message is too large.",
 		"Set `ConsumerConfig.Refused`, which moves refused messages to a place where a person finds them.",
 	},
 	"relay.ErrStream": {
-		"A stream does not deliver a message again after a consumer has died, so messages would be lost.",
+		"A stream does not redeliver messages, so messages would be lost after a crash of the consumer.",
 		"Consume from a queue.",
 	},
 }

@@ -53,7 +53,7 @@ func errorsPage(root string) (string, error) {
 	var out strings.Builder
 	out.WriteString("# Errors\n\n" + generated)
 	out.WriteString("Search this page for the name of an error or for a part of its text.\n" +
-		"In your code compare errors with `errors.Is` and `errors.As`, because texts may change. The library wraps errors of a database or of Redis. `errors.Is` and `errors.As` find the wrapped errors.\n\n")
+		"In your code compare errors with `errors.Is` and `errors.As`, because texts may change. Both also find the errors of the database and of Redis.\n\n")
 	used := make(map[string]bool)
 	for _, f := range all {
 		advice, ok := errorAdvice[f.name]

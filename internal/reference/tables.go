@@ -21,8 +21,8 @@ func tablesPage(root string) (string, error) {
 	}
 	var out strings.Builder
 	out.WriteString("# Tables and columns\n\n" + generated)
-	out.WriteString("The headings are the default names of the tables. `Config.Table` changes the name of the first table. The names of all other tables begin with the name of the first table.\n" +
-		"The second column of each table has the types of MySQL and MariaDB. SQLite has the same columns with the types INTEGER, TEXT and BLOB.\n" +
+	out.WriteString("`Config.Table` changes the name of the first table, with which the names of all other tables begin.\n" +
+		"The types are those of MySQL and MariaDB. SQLite has the types INTEGER, TEXT and BLOB.\n" +
 		"[Create the tables](../how-to/tables.md) says which tables you need. [Record by SQL](../how-to/record-by-sql.md) says how other programs insert entries.\n\n")
 	used := make(map[string]bool)
 	for _, text := range migrations {
@@ -71,8 +71,8 @@ var columnMeanings = map[string]string{
 	".idempotent_id":     "The idempotency key, which is unique in the log. Compared byte by byte.",
 	".business_type":     "Name of the type, which selects the handler.",
 	".batch_id":          "`Options.BatchID`, or empty. Entries with the same batch id form a batch.",
-	".business_id":       "`Options.BusinessID`, which helps people to find the entry. Indexed.",
-	".business_ext_id":   "`Options.BusinessExtID`, which helps people to find the entry. Indexed.",
+	".business_id":       "`Options.BusinessID`, by which people find the entry. Indexed.",
+	".business_ext_id":   "`Options.BusinessExtID`, by which people find the entry. Indexed.",
 	".user_id":           "`Options.UserID`. Use a pseudonym, because `Erase` does not remove the user id.",
 	".user_name":         "`Options.UserName`. `Erase` removes the name.",
 	".content":           "The value that the handler gets, encoded by the type's codec, by default as JSON.",

@@ -1,6 +1,6 @@
 -- +goose Up
--- The process log has one row for each entry. The service inserts rows in its own transactions, and compensator
--- updates them. All scheduling columns are milliseconds since 1970 (UTC) by the clock of the database.
+-- The process log has one row for each entry. The service inserts rows in its own transactions, and compensator updates
+-- them. All scheduling columns follow the clock of the database.
 CREATE TABLE IF NOT EXISTS `common_process_log` (
   `id`                BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `idempotent_id`     VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'one business event, one entry',

@@ -1,7 +1,6 @@
 -- +goose Up
--- A case asks a person to look at a dead entry. The transaction in which an entry becomes dead opens its case. A closed case
--- stays in the table. Times are milliseconds since 1970 by the clock of the database. Only Config.Operations needs the tables
--- of cases, operations and settings.
+-- A case asks a person to look at a dead entry. The transaction in which an entry becomes dead opens its case. A closed
+-- case stays in the table. Only Config.Operations needs the tables of cases, operations and settings.
 CREATE TABLE IF NOT EXISTS `common_process_log_case` (
   `entry_id`      BIGINT UNSIGNED NOT NULL,
   `epoch`         INT UNSIGNED NOT NULL,

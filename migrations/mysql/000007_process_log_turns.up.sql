@@ -1,7 +1,6 @@
 -- +goose Up
--- This table has the ordering key of each entry of a type with TypeConfig.Serial, and the position of the entry among the
--- entries with the same key. The table is only an index: rows may be missing or left over. The log's main table says whether
--- an entry has ended. Only TypeConfig.Serial needs this table.
+-- This table has the ordering key and the place of each entry of a type with TypeConfig.Serial. The table is only an index:
+-- rows may be missing or left over. Only TypeConfig.Serial needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_turns` (
   `business_type` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `turn_key`      VARBINARY(64) NOT NULL COMMENT 'as TypeConfig.Serial says; the hash of a long one',

@@ -1,6 +1,6 @@
 -- +goose Up
--- This table records what people did or were refused, except changes of entries. The table common_process_log_audit records
--- changes of entries.
+-- This table records what people did or were refused, except changes of entries, which the table
+-- common_process_log_audit records.
 CREATE TABLE IF NOT EXISTS `common_process_log_operation` (
   `id`            BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `at`            BIGINT NOT NULL,

@@ -1,7 +1,6 @@
 -- +goose Up
--- This table has facts about earlier failures of an entry, by which the library decides what to do next. Most entries have no
--- row. The transaction that stores an outcome writes the row. A requeue begins a new epoch of the entry, in which the row
--- does not count.
+-- By these facts about earlier failures of an entry, the library decides what to do next. Most entries have no row. The
+-- transaction that stores an outcome writes the row. The row does not count after a requeue.
 CREATE TABLE IF NOT EXISTS `common_process_log_fault` (
   `entry_id`        BIGINT UNSIGNED NOT NULL,
   `epoch`           INT UNSIGNED NOT NULL,

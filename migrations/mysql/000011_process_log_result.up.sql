@@ -1,7 +1,6 @@
 -- +goose Up
--- This table has the values that handlers returned as results. An entry has a row only if its handler returned a result. The
--- transaction that stores the success writes the row. A requeue begins a new epoch of the entry, in which the row does not
--- count.
+-- This table has the results of handlers. The transaction that stores the success writes the row. The row does not count
+-- after a requeue.
 CREATE TABLE IF NOT EXISTS `common_process_log_result` (
   `entry_id`     BIGINT UNSIGNED NOT NULL,
   `result_epoch` INT UNSIGNED NOT NULL,

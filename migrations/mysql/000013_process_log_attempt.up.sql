@@ -1,7 +1,7 @@
 -- +goose Up
--- This table has failed attempts of entries, for people to read. No decision of the library depends on this table. The
--- transaction that stores the outcome of an attempt writes the row. An entry has at most 50 rows, because later failures
--- overwrite earlier ones. Only Operations.Attempts needs this table.
+-- This table has failed attempts, for people to read. The library makes no decision by them. The transaction that stores
+-- the outcome of an attempt writes the row. An entry has at most 50 rows, because later failures overwrite earlier ones.
+-- Only Operations.Attempts needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_attempt` (
   `entry_id`     BIGINT UNSIGNED NOT NULL,
   `slot`         TINYINT UNSIGNED NOT NULL COMMENT 'half of row_version, modulo 50',

@@ -1,7 +1,7 @@
 -- +goose Up
--- This table has one row for each process, for people to read. No decision of the library depends on this table. Each process
--- writes its row once a minute. The library deletes a row a day after the process last wrote it. Only Operations.Instances
--- needs this table.
+-- This table has one row for each process, for people to read. The library makes no decision by it. Each process writes its
+-- row once a minute. The library deletes a row a day after the process last wrote it. Only Operations.Instances needs this
+-- table.
 CREATE TABLE IF NOT EXISTS `common_process_log_instance` (
   `id`            BINARY(8) NOT NULL COMMENT 'random, drawn when the process starts; the tokens of its leases begin with the first 4 bytes',
   `name`          VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'host and process id, or Operations.InstanceName',
