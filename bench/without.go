@@ -68,31 +68,6 @@ func (r featureRow) String() string {
 		both("%.1f", r.With.Allocs, r.Without.Allocs), both("%.0f", r.With.Bytes, r.Without.Bytes))
 }
 
-// usualWorks are the works of entries that succeed.
-func usualWorks() []featureWork {
-	n := func(full int) int { return max(1, int(float64(full)**size)) }
-	return []featureWork{
-		{name: workRecord, entries: n(8_000)},
-		{name: workSustained, entries: n(6_000)},
-		{name: workDrain, entries: n(40_000), backlog: true},
-	}
-}
-
-// compareSides lets two sides do each work in turn, and prints and saves a row for each work.
-func (a *arena) compareSides(works []featureWork, sides [2]*sideProcess) {
-	a.Helper()
-	var found []featureRow
-	for _, w := range works {
-		a.runFeaturePairs(featureWork{w.name, max(1, w.entries/4), w.backlog}, sides[0], sides[1], 1) // Warm both up.
-		found = append(found, a.runFeaturePairs(w, sides[0], sides[1], *pairs))
-	}
-	fmt.Print("\n", featureHead, "\n")
-	for _, r := range found {
-		fmt.Println(r)
-	}
-	a.must(save(*out, found))
-}
-
 func (a *arena) runFeaturePairs(w featureWork, with, without *sideProcess, pairs int) featureRow {
 	a.Helper()
 	var seconds, rates, processor, cpuWith, cpuWithout []float64
