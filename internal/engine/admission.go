@@ -39,8 +39,10 @@ type Admission struct {
 	// could lease, while the claim holds the lock on the entry's row. The parameter lost is how many consecutive leases
 	// of the entry have ended without an outcome.
 	//
-	// Another feature may still skip an entry that Accept has accepted. The engine reports this through SuspectDone,
-	// but only for suspects. So Accept may count the accepted suspects, but must not count other accepted entries.
+	// Another feature may skip an entry that Accept has accepted. The engine reports this through SuspectDone, but only
+	// if the entry is a suspect: an entry that may have crashed a process. So Accept can count the suspects that it
+	// accepts, and SuspectDone can reduce this count again. Accept must not count other entries, because no call would
+	// reduce their count.
 	Accept func(row *processlog.Row, lost int) bool
 
 	// SuspectDone says that a suspect can no longer crash this process. A suspect is an entry that may have crashed a
@@ -192,14 +194,15 @@ type Order struct {
 	// entry has ended. Blocked may ask the database.
 	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
 
-	// Find searches the database for entries that are due and not blocked. The engine calls it instead of Store.Due.
-	// Each call continues where the last one stopped. The result more says whether the next call may find further
-	// entries. It is false in two cases: Find has read all entries, or it has read many entries that were all blocked,
-	// and has given up.
+	// Find searches the database for entries that are due and not blocked. The engine calls Find instead of Store.Due.
+	// Each call continues where the last call stopped. If the second result is true, the next call may find further
+	// entries. The second result is false in two cases: Find has read all entries, or Find has read many entries that
+	// were all blocked, and has given up.
 	Find func(ctx context.Context) (due []processlog.ID, more bool, err error)
 
-	// ContinueFind makes the next call of Find read further entries, although the last call has returned false as its
-	// result more. If Find has read all entries, the next call begins with the first entry again.
+	// ContinueFind makes Find search again after a call whose second result was false. If Find had given up, the next
+	// call of Find continues where the last call stopped. If Find had read all entries, the next call begins with the
+	// first entry again.
 	ContinueFind func()
 
 	// BlockReason returns an error that says why an entry is blocked, or nil. It may ask the database.
@@ -224,8 +227,9 @@ func (t *Type) IsOrdered() bool { return t.order != nil }
 // Order returns the order of the type, or nil.
 func (t *Type) Order() *Order { return t.order }
 
-// SlotsToSearch returns how many slots a claim holds until it knows which entries may run. A claim of a serial type
-// holds only one, because the next entries of running ordering keys need slots meanwhile.
+// SlotsToSearch returns how many slots a claim holds while it searches for entries that may run. A claim of an ordered
+// type holds only one slot. During the search, running entries may end, and the next entries of their ordering keys
+// then need free slots to start at once.
 func (t *Type) SlotsToSearch(calls int) int {
 	if t.IsOrdered() {
 		return min(calls, 1)
@@ -300,8 +304,9 @@ type Grouping struct {
 	// Seats is how many entries one call takes at most.
 	Seats int
 
-	// Start begins one call for several attempts in a new goroutine. The goroutine passes each attempt to Engine.Finish
-	// or Engine.RunAlone, after it has set their SlotUsers.
+	// Start begins one handler call for several attempts, in a new goroutine. After the call, this goroutine first sets
+	// the field SlotUsers of each attempt, so that the last attempt to end frees the slot of the call. Then the
+	// goroutine passes each attempt to Engine.Finish or Engine.RunAlone.
 	Start func(batch []*Attempt)
 
 	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
@@ -337,9 +342,9 @@ func (t *Type) Linger() time.Duration { return t.grouping.Linger }
 type sharingClass int
 
 const (
-	notShared          sharingClass = iota // shares its call with no entry
-	sharedWithOthers                       // shares with entries that have lost no lease
-	sharedWithSuspects                     // shares with entries that have lost leases
+	notShared          sharingClass = iota // the entry has a call of its own
+	sharedWithOthers                       // the entry has lost no lease, and shares its call with such entries
+	sharedWithSuspects                     // the entry has lost leases, and shares its call with such entries
 	sharingClasses                         // number of classes
 )
 
@@ -379,10 +384,11 @@ func (t *Type) callsOfRows(rows []processlog.Row) int {
 	return s.calls
 }
 
-// seating counts the handler calls that entries need. A seat is room for one entry in a shared call.
+// seating counts the handler calls that entries need. The method take adds one entry. A seat is room for one entry in a
+// shared call.
 type seating struct {
 	t         *Type
-	calls     int                 // number of calls so far
+	calls     int                 // number of handler calls that the added entries need
 	seatsLeft [sharingClasses]int // free seats in the last call of each class
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A reservation occupies its slots at once and never lapses.
+// counted is an implementation of Slots with a fixed number of slots. Its method Reserve occupies the slots
+// immediately. A reservation never lapses.
 type counted struct {
 	mu    sync.Mutex
 	size  int
@@ -64,9 +65,10 @@ func (r *reserved) Use(keep int) bool {
 
 func withSlots(t *Type) { t.AttachSlots(&counted{size: t.Concurrency}) }
 
-// A process inserts an entry with a lease, and the transaction commits only after this lease has ended. The process
-// then claims the entry with the token of this lease. The ended lease must not count as lost, because no handler could
-// run before the commit. So the entry is no suspect.
+// A process inserts an entry with a lease. The transaction commits only after this lease has ended, and the process
+// then claims the entry with the token of this lease. An entry with a lost lease is a suspect, because it may have
+// crashed a process. But no handler could run before the commit. So the ended lease must not count as lost, and the
+// entry must be no suspect.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
 	var lost []int
@@ -187,7 +189,8 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 	})
 }
 
-// The list of attempts is reused, so it later holds other attempts than the blocked ones.
+// startClaimed reuses the memory of its list of attempts. Later, the list holds other attempts in place of the blocked
+// ones. If startClaimed counted the slots to free in this list, it would free a wrong number of slots.
 // Failure: F107
 func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -74,8 +74,9 @@ const (
 	problemRound   = "the log could not be searched for forgotten entries"
 )
 
-// NoteResult records the error of a statement of the library, or nil. The parameter what names the statement. An error
-// is logged, and Health lists it until the same statement succeeds.
+// NoteResult records the result of a statement of the library. The text in the parameter what says what the statement
+// does, for example ProblemDue. The parameter err is nil if the statement has succeeded. An error is logged, and Health
+// lists it until the same statement succeeds.
 func (b *Base) NoteResult(what string, err error) { b.Problems.NoteResult(what, "", err) }
 
 // QueueShare returns how long a question to the queue may take: half of the time that ctx has left, and at most limit.
@@ -138,16 +139,20 @@ type Watcher struct {
 	// again.
 	HoldReason func() error
 
-	// Claimed is called with the rows of each claim before any of them starts. asked is when the claim statement was
-	// sent. If Claimed returns an error, no row starts, and the engine gives back the leases. Claimed may ask the
-	// database.
+	// Claimed is called with the rows of each claim before any of them starts. The parameter asked is the time at which
+	// the claim statement was sent. If Claimed returns an error, no row starts, and the engine gives back the leases.
+	// Claimed may ask the database.
 	Claimed func(rows []processlog.Row, asked time.Time) error
 
 	// Read is called with rows that this process has recorded and then read back outside a transaction.
 	Read func(rows []processlog.Row, asked time.Time)
 
-	// Stored is called for each outcome that the database has stored. row is the entry as it was claimed. token is the
-	// token with which the outcome was written. asked is when the statement that stored the outcome was sent.
+	// Stored is called for each outcome that the database has stored. Its parameters are:
+	//
+	//   - row is the entry as it was claimed.
+	//   - o is the outcome.
+	//   - token was written into the entry's row together with the outcome.
+	//   - asked is the time at which the statement with the outcome was sent.
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
 	// Recorded is called with entries whose transaction is reported as committed. It is not called with entries that a
@@ -201,9 +206,9 @@ func (b *Base) WatchRead(rows []processlog.Row, asked time.Time) { b.watcher.Rea
 //
 // The engine calls the functions in the order of the fields.
 type Hooks struct {
-	// BeforeInsert is called before entries are inserted. It may change the drafts. If it returns an error, nothing is
-	// recorded. If write is not nil, the engine calls write after the insert, in the same transaction. inserted has the
-	// result for each draft, in the same order.
+	// BeforeInsert is called before entries are inserted. It may change the drafts. If BeforeInsert returns an error,
+	// nothing is recorded. BeforeInsert may also return a function, or nil. The engine calls this function after the
+	// insert, in the same transaction: see RecorderWrite.
 	BeforeInsert []func(drafts []processlog.Draft) (write RecorderWrite, err error)
 
 	// Reserve is called before the insert, if this process sees the end of the transaction. It chooses the drafts that
@@ -230,8 +235,8 @@ type Hooks struct {
 	FindID []func(f InsertedEntry) bool
 
 	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of
-	// its transaction. A feature may find out whether the transaction has committed, and then calls
-	// Engine.ChangeCommitted.
+	// the transaction that contains the change. A feature may find out whether this transaction has committed, and then
+	// calls Engine.ChangeCommitted.
 	AwaitChange []func(before processlog.Row, ch processlog.Change)
 
 	// Ordered reports whether an entry of a type may be blocked by another entry of the type. Ordered also knows types
@@ -241,14 +246,18 @@ type Hooks struct {
 	// GivenBack is called when the engine gives up the lease of an attempt that does not start.
 	GivenBack []func(a *Attempt)
 
-	// Ended is called when the handler of an attempt has returned, before its outcome is stored. end.Cause says why the
-	// context ended. counted says whether the attempt counts as a failure of the entry.
+	// Ended is called when the handler of an attempt has returned, before the outcome of the attempt is stored. The
+	// field end.Cause says why the context of the handler ended. The parameter counted is true if the attempt counts as
+	// a failure of the entry.
 	Ended []func(a *Attempt, end Result, counted bool)
 
-	// Failed is called when an attempt has failed, before its outcome is passed on to be stored. end.Err is the error,
-	// and end.Cause says why the context of the handler ended. An attempt also fails if its entry is dead-lettered
-	// because consecutive leases ended with no outcome. Then end.Err is nil. Failed returns the failed attempt to store
-	// with the outcome, or nil.
+	// Failed is called when an attempt has failed, before the outcome of the attempt is passed on to be stored. The
+	// field end.Err is the error of the handler. The field end.Cause says why the context of the handler ended. Failed
+	// returns a description of the attempt, a *FailedAttempt, or nil. The engine stores this description together with
+	// the outcome.
+	//
+	// Failed is also called when an entry is dead-lettered because consecutive leases ended with no outcome. Then
+	// end.Err is nil.
 	Failed []func(a *Attempt, end Result, o processlog.Outcome) *processlog.FailedAttempt
 
 	// Prepare is called once for each outcome that Store.Settle will store, before the outcome waits to be sent.
@@ -281,7 +290,8 @@ type Hooks struct {
 	Closing []func()
 }
 
-// RecorderWrite writes in the transaction that records entries, after their insert.
+// RecorderWrite writes in the transaction that records entries, after their insert. The parameter inserted has the
+// result of the insert for each draft, in the order of the drafts.
 type RecorderWrite func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error
 
 // Source is a set of functions by which a queue reports due entries, so that the reconciler need not search the

@@ -112,8 +112,9 @@ func (e *Engine) AdjustSlots(t *Type, held, needed int) int {
 	return needed
 }
 
-// ClaimFromStore reads due entries from the database, claims them and starts them. The parameter calls is the number of
-// handler calls that may begin. The caller has taken as many slots as Type.SlotsToSearch returns for this number.
+// ClaimFromStore reads due entries of a type from the database, claims them and starts them. The parameter named calls
+// is the maximum number of handler calls that begin. The caller has already taken the slots for the search: see
+// Type.SlotsToSearch.
 func (e *Engine) ClaimFromStore(t *Type, calls int) ClaimResult {
 	var readAhead *readahead.List
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { readAhead = s.readAhead })
@@ -176,8 +177,9 @@ type ClaimedRows struct {
 	WithoutCall []processlog.ID // claimable entries for which no call was left
 }
 
-// claim leases wanted entries of a type in the database, as many as fit into the given number of handler calls. The
-// caller has taken a slot for each of these calls. claim releases the slots that the leased rows do not need.
+// claim tries to lease the wanted entries of a type in the database. It leases only as many entries as fit into the
+// given number of handler calls. The caller has taken a slot for each of these calls. Before claim returns, it releases
+// the slots that the leased rows do not need.
 func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedRows, error) {
 	found, err := e.leaseWanted(t, wanted, calls, false)
 	t.slots.Release(calls - t.callsOfRows(found.Mine))
@@ -206,8 +208,9 @@ func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stu
 			claim = a.Claim
 		}
 	}
-	// Read the clock before the statement is sent. The leases begin in the database, and already run while the answer
-	// is on its way. So this process does not believe that it has a lease for longer than it has. See promise G16.
+	// Read the clock before the statement is sent. The leases begin in the database, before the answer arrives here. If
+	// this process counted a lease from the arrival of the answer, it would expect the end of the lease too late. See
+	// promise G16.
 	sentAt := time.Now()
 	found, err := claim(ctx, wanted, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
@@ -310,8 +313,9 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	return accepted
 }
 
-// lostLeases returns how many consecutive leases of an entry ended without an outcome. unclaimed is the row before the
-// claim. The lease that this process inserted the entry with does not count.
+// lostLeases returns how many consecutive leases of an entry ended without an outcome. The parameter unclaimed holds
+// the entry's row as it was before the claim. If this process inserted the entry with a lease, that lease does not
+// count as lost, because no handler has run under it.
 func (p *picker) lostLeases(unclaimed *processlog.Row) int {
 	wanted := processlog.Wanted{ID: unclaimed.ID, Token: unclaimed.Token}
 	if unclaimed.Version == 0 && unclaimed.DeliveryCount > 0 && wanted.Token != (processlog.Token{}) && slices.Contains(p.wanted, wanted) {

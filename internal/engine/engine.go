@@ -102,9 +102,9 @@ type Engine struct {
 }
 
 type run struct {
-	context     context.Context         // the context that the caller passed to Run; no handler starts after its end
-	handlers    context.Context         // parent of the contexts of handlers. It ends later than the field context, so that handlers may finish
-	endHandlers context.CancelCauseFunc // ends the field handlers
+	context     context.Context         // the context of Run, which the caller has passed; no handler starts after its end
+	handlers    context.Context         // parent of the contexts of handlers. It ends some time after the context of Run, so that running handlers can finish
+	endHandlers context.CancelCauseFunc // ends the context in the field handlers
 	accepts     bool                    // whether this Run takes new entries until its context ends
 	hasEnded    atomic.Bool
 }
@@ -177,16 +177,16 @@ func (e *Engine) AwaitChangeCommit(before processlog.Row, ch processlog.Change) 
 	}
 }
 
-// WaitPhase is a phase of a stop in which the engine waits for batchers of a feature. The engine waits until these
-// batchers are empty. Close waits again for the batchers of all phases.
+// WaitPhase says when the engine waits, during a stop, until certain batchers of a feature are empty. The first two
+// phases belong to Drain, and the last phase is Close. In this last phase, Close waits for the batchers of all phases.
 type WaitPhase int
 
 const (
 	// WaitForClaims is the phase for batchers of claims. Drain waits for these batchers before it waits for handlers,
 	// because a claim may start a handler.
 	WaitForClaims  WaitPhase = iota
-	WaitAtDrainEnd           // the phase after all other waits of Drain
-	WaitInClose              // the phase in which only Close waits
+	WaitAtDrainEnd           // the phase at the end of Drain, after all its other waits
+	WaitInClose              // the phase of Close, for batchers without a phase in Drain
 	waitPhases               // number of phases
 )
 
@@ -195,8 +195,8 @@ func (e *Engine) Await(phase WaitPhase, batchers ...Batcher) {
 	e.batchers[phase] = append(e.batchers[phase], batchers...)
 }
 
-// Start prepares for a Run whose context is ctx. accepts says whether the engine takes new entries until ctx ends.
-// Start returns ErrRunning if a Run is under way.
+// Start prepares for a Run whose context is ctx. If the parameter accepts is true, the engine takes new entries until
+// ctx ends. If it is false, the engine takes no new entries. Start returns ErrRunning if a Run is under way.
 func (e *Engine) Start(ctx context.Context, accepts bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

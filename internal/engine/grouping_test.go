@@ -171,8 +171,8 @@ func notifiedOf(a *claimSchedule) int {
 
 func TestEntryRunsAloneBeforeItsLastLease(t *testing.T) {
 	mail := inThrees(Type{Name: "mail"})
-	// Suppose that each call of the entry crashes the process. Then shared is the number of its shared calls before the
-	// entry runs alone.
+	// Suppose that each handler call of an entry crashes the process, so each call costs the entry a lease. The
+	// variable shared counts the calls that this entry shares with other entries, before it must run alone.
 	shared := 0
 	for mail.sharingClass(processlog.Pending, shared) != notShared {
 		shared++

@@ -92,7 +92,7 @@ type HeldAttempt struct {
 	StartedAt  time.Time // when the attempt began
 	Stuck      bool      // whether the handler still runs after its timeout
 	Returned   bool      // whether the handler has returned and its outcome is not stored yet
-	LeaseEnded bool      // whether the lease has ended by this process's clock, so that the database reports the entry as due and free
+	LeaseEnded bool      // whether the lease has ended by the clock of this process. By then or soon after, the lease also ends in the database, which then reports the entry as due and free
 	LeftBehind bool      // whether Run has stopped and the handler has not returned
 }
 
@@ -206,9 +206,9 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.handlersDone
 }
 
-// cancel ends the contexts of attempts that a change of their entry has made obsolete. The parameter before is the row
-// as it was just before the change. If an attempt has a newer version than this row, its claim came after the change.
-// cancel does not end that attempt. See promise G7.
+// cancel ends the contexts of the attempts of an entry after a change of the entry, because the change has made these
+// attempts obsolete. The parameter before holds the entry's row as it was just before the change. cancel does not end
+// an attempt with a newer version than this row, because this attempt was claimed after the change. See promise G7.
 func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -339,8 +339,9 @@ func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	// A lease is renewed when a third of it has passed. The statement may take one third, so that another try fits.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
-	// Read the clock before the statement is sent, because the lease begins in the database before the answer arrives.
-	// So this process does not believe that it has the lease for longer than it has. See promise G16.
+	// Read the clock before the statement is sent. The lease begins in the database, before the answer arrives here. If
+	// this process counted the lease from the arrival of the answer, it would expect the end of the lease too late. See
+	// promise G16.
 	sentAt := time.Now()
 	answer, err := e.Store.Renew(ctx, held, lease)
 	e.NoteResult(problemRenew, err)
@@ -384,8 +385,8 @@ func (e *Engine) RenewLapsed(t *Type, batch []*Attempt) {
 	}
 }
 
-// markLapsed returns the attempts of batch whose leases have ended. It sets their field renewing, so that the renewer
-// skips them.
+// markLapsed returns the attempts of batch whose leases have ended. For these attempts, it sets the flag in the field
+// renewing, so that Engine.Renew skips them.
 func (h *holdings) markLapsed(batch []*Attempt) (lapsed []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

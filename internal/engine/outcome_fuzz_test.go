@@ -46,7 +46,7 @@ func (e wildError) As(any) bool {
 	if e.mood == 5 {
 		panic("no likeness")
 	}
-	return e.mood == 6 // With this mood, As claims a match, but does not set the variable that its caller has passed.
+	return e.mood == 6 // In mood 6, the method As reports a match, but leaves the variable of its caller unset.
 }
 
 // Each byte pushes one error, which may be nil, on a stack. An error that wraps others takes them from the stack. The

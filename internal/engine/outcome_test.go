@@ -202,7 +202,7 @@ func TestEntrysMaxAttemptsOverridesTheTypes(t *testing.T) {
 		entrys, failures int
 		want             processlog.State
 	}{
-		{0, 0, processlog.Retrying}, {0, 2, processlog.Dead}, // 0: the maximum of the type applies, which is 3
+		{0, 0, processlog.Retrying}, {0, 2, processlog.Dead}, // entrys 0: the entry has no maximum of its own, so the maximum of its type applies, which is 3
 		{1, 0, processlog.Dead},
 		{5, 2, processlog.Retrying}, {5, 4, processlog.Dead},
 		{2, 9, processlog.Dead}, // the maximum was lowered below the number of failures
@@ -334,7 +334,8 @@ type nilError struct{ text string }
 func (e *nilError) Error() string        { return e.text }
 func (e *nilError) OutcomeUnknown() bool { return e.text == "" }
 
-// The field want is the faults of the outcome. It is nil if the row keeps its faults.
+// In each case, the field named want holds the Faults that the outcome must have. Nil means that the outcome has no
+// Faults, and that the row keeps its own Faults.
 // Failure: F74, F119
 func TestFaultsFollowTheErrors(t *testing.T) {
 	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)
@@ -408,7 +409,9 @@ func TestFaultsFollowTheErrors(t *testing.T) {
 // Failure: F61
 func TestCrashedEntryIsDeadLetteredUncounted(t *testing.T) {
 	row := attempted(processlog.Retrying, 1, 0)
-	row.DeliveryCount = crashBudget + 2 // Three runs, the lease that was only counted, and the claim that dead-letters the entry.
+	// DeliveryCount is the number of claims: crashBudget claims that ran the entry, one claim that ran nothing, and the
+	// claim that dead-letters the entry.
+	row.DeliveryCount = crashBudget + 2
 	for _, c := range []struct {
 		compensates, optedIn bool
 		state                processlog.State

@@ -146,8 +146,9 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	return len(found.Mine)
 }
 
-// overdue leaves out leased entries and entries that this process holds. countStuck handles held entries whose handlers
-// are stuck.
+// overdue returns up to limit entries of a type and a state that have been due for at least the duration OverdueAfter.
+// It leaves out leased entries, and entries that this process holds. If the handler of such a held entry is stuck,
+// countStuck claims the entry.
 func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})

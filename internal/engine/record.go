@@ -22,7 +22,7 @@ type Recording struct {
 
 	engine         *Engine
 	recorderWrites []RecorderWrite // what RunRecorders has collected for RunRecorderWrites
-	reservations   []Reservation   // nil, or one for each draft; nil for a draft that is not inserted with a lease
+	reservations   []Reservation   // one for each draft. An element is nil if its draft is not inserted with a lease. The slice is nil if nothing was reserved
 	insertedAt     time.Time       // time of the insert
 	watched        bool            // whether this process sees the end of the transaction without a report from the caller
 	commitReported atomic.Bool     // whether the caller has reported the commit
@@ -174,8 +174,8 @@ type InsertedEntry struct {
 	Due         time.Time        // when the entry is due by this process's monotonic clock; the database has its own due time
 }
 
-// StartRecorded hands entries whose transaction has committed to the features that start them in this process. The source
-// gets the other entries.
+// StartRecorded starts or enqueues entries whose transaction has committed. First, features take the entries that they
+// start in this process: see Hooks.Start. Then the source gets the other entries.
 func (e *Engine) StartRecorded(fresh []InsertedEntry) {
 	for _, start := range e.Hooks.Start {
 		fresh = start(fresh)

@@ -31,7 +31,7 @@ type Attempt struct {
 	SlotUsers *atomic.Int32
 
 	// Acted says that the handler has had an effect outside its transaction. If the attempt then does not end with a
-	// success, its outcome is unknown. Set it in the goroutine of the attempt.
+	// success, the outcome of the attempt is unknown. Only the goroutine of the attempt may set Acted.
 	Acted bool
 
 	// call is the handler call of the attempt. The goroutine that runs the attempt may read ctx, cancel, timeout and
@@ -93,7 +93,8 @@ func (a *Attempt) makeObsoleteLocked(cause error) {
 
 func (a *Attempt) loseLeaseLocked() {
 	if a.returned.Load() {
-		// The database may still store the handler's outcome.
+		// The outcome of the handler is on its way to the database, which stores a success even without the lease. So
+		// do not end the attempt with ErrLeaseLost.
 		a.lostAfterReturn = true
 	} else {
 		a.makeObsoleteLocked(processlog.ErrLeaseLost)
@@ -113,9 +114,10 @@ func (a *Attempt) Event(err error) observe.AttemptEvent {
 	}
 }
 
-// startClaimed starts the rows that one claim has leased. It gives up the leases of the rows that may not start. The
-// number queueToken is the token of the queue's lease, or 0. The claim holds a slot for each handler call of the rows.
-// If startClaimed returns an error, the blocked entries are still due, so the caller must not claim again at once.
+// startClaimed starts the rows that one claim has leased. It gives up the leases of rows that must not start now, for
+// example because their entries are blocked. The parameter queueToken is the token of the queue's lease, or 0. The
+// claim holds a slot for each handler call of the rows. The result blocked is the number of blocked entries. An error
+// means that these entries could not be postponed. They are still due, so the caller must not claim again at once.
 func (e *Engine) startClaimed(found ClaimedRows, queueToken int64) (blocked int, err error) {
 	t := found.Type
 	startable, waiting, giveUp := t.separate(e.attemptsOf(found, queueToken))
@@ -383,6 +385,8 @@ func (e *Engine) Finish(a *Attempt, result Result) {
 	default:
 		e.store(done, result)
 	}
-	// Drain waits first for the handlers and then for the batchers, so count the handler as returned only now.
+	// Count the handler as returned only here, after its outcome was passed to a batcher. Drain waits first for the
+	// handlers and then for the batchers. If the count came earlier, Drain could find the batchers empty and miss this
+	// outcome.
 	e.holdings.handlerReturned()
 }

@@ -38,9 +38,9 @@ func (c *claimSchedule) prepare() {
 	}
 }
 
-// start begins each claim and each look that is worthwhile now, and returns how long the scanner may sleep. A look asks
-// whether due entries still wait for other entries to share their handler call: see Grouping.Look. Each claim and each
-// look runs in its own goroutine, which the parameter goroutines counts.
+// start begins each claim and each look that is worthwhile now, and returns how long the scanner may sleep. A look
+// comes in place of a claim, and asks whether due entries still wait for other entries to share their handler call: see
+// Grouping.Look. Each claim and each look runs in its own goroutine. start adds these goroutines to the WaitGroup.
 func (c *claimSchedule) start(goroutines *sync.WaitGroup, e *Engine) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,8 +196,8 @@ const (
 	maxLaterDueTimes = 16
 
 	// claimPace is the longest pause from the beginning of one claim's transaction to the beginning of the next. Each
-	// claim ends with a synced write, and commits of the application wait for this write. There is no pause if more
-	// entries are due than one claim takes.
+	// claim ends with a synced write, which delays commits that the application makes at the same time. The pause
+	// limits how often this happens. There is no pause if more entries are due than one claim takes.
 	claimPace = 2 * time.Millisecond
 )
 
@@ -234,8 +234,10 @@ type typeSchedule struct {
 	// full if it got as many entries as it asked for. These rules hold:
 	//
 	//   - A full claim sets moreDue.
-	//   - A claim that is not full clears moreDue. If a full claim has ended in the meantime, moreDue stays set.
-	//   - A claim that the database has refused clears moreDue, and so does a look.
+	//   - A claim that is not full clears moreDue. There is one exception: if a full claim has ended since this claim
+	//     began, moreDue stays set.
+	//   - A claim that the database has refused clears moreDue.
+	//   - A look (Grouping.Look) clears moreDue.
 	moreDue bool
 
 	// If backlog is set, the database holds due entries that the source does not report. These rules hold:
@@ -280,8 +282,8 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	return due
 }
 
-// look decides whether a claim may begin at once. Nil means that the claim may begin. Otherwise look returns a function
-// that the scanner must call in place of the claim: see Grouping.Look. The function may query the database.
+// look returns nil if a claim may begin at once. Otherwise look returns a function, which may query the database. The
+// scanner must call this function in place of the claim: see Grouping.Look.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	// A type without Linger needs no look. A claim that the database has refused is repeated without another look,
 	// because the look before that claim has found that the entries need not wait any longer.
@@ -324,8 +326,9 @@ func (s *typeSchedule) rememberDueTime(due time.Time) {
 }
 
 // claimBegins records that a claim or a look begins. It returns the present value of typeSchedule.found, which the
-// caller passes to claimEnded. claimBegins sets claimAt to the latest allowed time, because this claim takes the
-// entries that are known to be due. A notification or the end of this claim moves claimAt to an earlier time.
+// caller passes to claimEnded. This claim takes the entries that are known to be due, so no other claim is needed for
+// them. That is why claimBegins sets claimAt to the latest time that the rules allow. A notification, or the end of
+// this claim, moves claimAt to an earlier time.
 func (s *typeSchedule) claimBegins(now time.Time) findings {
 	s.hasBegun = true
 	s.runningClaims++

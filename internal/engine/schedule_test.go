@@ -37,7 +37,7 @@ func TestScheduleKeepsItsRulesInEveryOrderOfEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				c, s := lingering(wait)
-				var running []findings // for each running claim or look, the result of its claimBegins
+				var running []findings // what the method claimBegins has returned for each claim or look that still runs
 				for range 200 {
 					someTime := time.Duration(random.Int64N(int64(15 * time.Second)))
 					switch random.IntN(9) {

@@ -273,8 +273,8 @@ func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	}
 }
 
-// settleRefused retries outcomes that the database has refused, after a pause: see refusals.List.AwaitRetry. When Run
-// stops, settleRefused retries once without a pause.
+// settleRefused tries again to store outcomes that the database has refused. It pauses before each try: see
+// refusals.List.AwaitRetry. When Run stops, settleRefused tries once more without a pause.
 func (e *Engine) settleRefused(batch []pendingOutcome) {
 	most, atOnce := 1, false
 	for _, o := range batch {

@@ -21,7 +21,7 @@ type Type struct {
 	Timeout               time.Duration
 	Lease                 time.Duration
 	Concurrency           int           // maximum number of handler calls at once, however many entries each takes
-	MaxWait               time.Duration // maximum age of an entry whose handler may ask to wait. For an older entry the wait counts as a failure; 0: no limit
+	MaxWait               time.Duration // how old an entry may be when its handler asks to wait, for example with Snooze. If the entry is older, this request counts as a failure; 0: no limit
 	CompensateCrashed     bool
 	Retry                 func(failures int) time.Duration
 
@@ -105,8 +105,10 @@ func (ts *types) leaseRange() leaseRange {
 	return ts.leases
 }
 
-// LookInterval returns the maximum time between two questions to a queue when entries are due. The interval is at most
-// the shortest lease, so that the scanner hears of a leased entry before its lease ends.
+// LookInterval returns the maximum time between two questions to a queue. Each question asks when the next entry of
+// each type is due. An entry with a lease is due again when its lease ends, for example because its process has died.
+// The interval is at most the shortest lease. So the scanner learns the end of each lease in advance, and can claim the
+// entry in time.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
 // renewInterval is a tenth of the shortest lease, and at most a second. A check only reads memory, unless a lease needs
