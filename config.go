@@ -50,14 +50,15 @@ type Config struct {
 	ReconcileInterval time.Duration // pause between two reconciler rounds. The library adds a random time of up to a fifth of this pause. Default 10 s
 	PollInterval      time.Duration // pause between two reconciler rounds if there is no Redis, and as long as Redis does not answer. Default 1 s
 
-	// Horizon decides which entries are in the queue from the start: those that are due within Horizon. An entry with a
-	// longer delay is only in the database at first. A round of the reconciler puts this entry into the queue when the
-	// entry is due within four times ReconcileInterval. Default 10 min, at least 1 s.
+	// Horizon is the longest delay with which a new entry enters the queue at once. An entry with a longer delay is at
+	// first only in the database. A round of the reconciler puts this entry into the queue when the entry is due within
+	// four times ReconcileInterval. Default 10 min, at least 1 s.
 	Horizon time.Duration
 
-	// QueueLimit is the number of entries of a type up to which the queue takes entries that wait. Above this number,
-	// further entries of the type stay only in the database at first, as Horizon describes. The queue always takes
-	// entries that are due within four times ReconcileInterval. Default 100,000; at least 1,000.
+	// QueueLimit limits the number of entries of one type in the queue. While the queue is full for a type, a further
+	// entry of this type is at first only in the database, like an entry with a delay longer than Horizon. There is one
+	// exception: an entry that is due within four times ReconcileInterval enters the queue even then. Default 100,000;
+	// at least 1,000.
 	QueueLimit int
 
 	// Keep is the time after which the library deletes entries that succeeded, were compensated or were cancelled. Keep

@@ -143,11 +143,11 @@ func describeNoTransaction(tx Tx, err error) error {
 
 const lateProbeTimeout = 10 * time.Second
 
-// watchOf returns the watch of the transaction tx: a *txwatch.Tx, which sees the end of tx and can prevent its commit.
-// The connection of tx holds the watch. To reach the connection, watchOf sends a statement through tx, which is called
-// the probe. If the connection is not watched, watchOf returns no watch.
+// watchOf returns the watch of the transaction tx. A watch is a *txwatch.Tx: it sees the end of tx, and can prevent the
+// commit. The connection of tx holds the watch. To reach this connection, watchOf sends a statement, the probe, through
+// tx. If the connection is not watched, watchOf returns no watch.
 //
-// If ctx has ended, the first probe may not reach the connection. The caller then needs the watch to prevent the
+// If ctx has ended, the first probe may not reach the connection. The caller still needs the watch, to prevent the
 // commit. So watchOf sends a second probe with a context that has not ended.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)

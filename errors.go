@@ -35,7 +35,7 @@ var (
 
 // These are the causes with which the context of a handler ends. Read the cause with context.Cause.
 var (
-	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost, and another process may run the entry. The failure or transactional success of this attempt is dropped
+	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost, and another process may run the entry. The library drops a failure of this attempt, and also a success if the handler is transactional (HandleTx, HandleCall)
 	ErrCancelled = processlog.ErrCancelled // the entry was cancelled, completed or requeued during the attempt
 	ErrStopping  = processlog.ErrStopping  // Run is ending. If an attempt returns this cause or context.Canceled, it is not counted
 	ErrTimeout   = processlog.ErrTimeout   // HandlerConfig.Timeout has passed

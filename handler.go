@@ -199,9 +199,9 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode decodes the content of an entry. During a deployment, newer code may have written a content that this process
-// cannot decode, and a process with the newer code will. So a failure costs the entry no attempt until the entry is older
-// than MaxWait.
+// decode decodes the content of an entry. During a deployment, a process with newer code may have written this content.
+// The present process may then be unable to decode the content, but a process with the newer code can decode it. So a
+// failure costs the entry no attempt until the entry is older than MaxWait.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
@@ -327,8 +327,9 @@ type poolShare struct {
 	businessType string
 	calls        int // how many entries of the type may run at once: its Concurrency, which fitPool may have lowered, or Limit.Concurrent if that is less
 	wanted       int // how many entries of the type could run at once if the pool were large enough, so that fitPool lowered nothing
-	// heldByHandler is true if a handler holds a connection as long as it runs. Otherwise only compensations, or the
-	// second function of HandleCall, hold these connections.
+	// heldByHandler is true if each running handler of the type holds a connection of the pool from its beginning to
+	// its end. If it is false, handlers hold no connection all the time. Then only the compensations of the type hold
+	// connections, or the second functions of HandleCall.
 	heldByHandler  bool
 	usesHandleCall bool // whether HandleCall registered the type
 }

@@ -50,8 +50,12 @@ type purgeState struct {
 	mu         sync.Mutex  // guards the retention
 	retentions []retention // one element for each type and state
 
-	startToken chan struct{}   // has capacity 1; it is full while a caller starts rounds
-	started    map[string]bool // whether the loop of each mark was started; only the caller that has filled startToken may use it
+	// startToken lets only one call of startRounds run at a time. The channel has capacity 1. A call sends a value at
+	// its beginning, and receives the value at its end.
+	startToken chan struct{}
+	// started says for which marks startRounds has started a loop. A mark names a kind of rounds. Only startRounds
+	// reads and writes the map, between the sending and the receiving of its value.
+	started map[string]bool
 }
 
 type retention struct {
@@ -157,9 +161,14 @@ func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time
 	return moved, err
 }
 
-// purgeRound deletes old entries of each retention in steps. It begins with a random retention, so that a retention
-// with many old entries does not delay the other retentions in every round. A retention leaves the round only when a
-// step fails or deletes nothing, because a step may skip locked entries.
+// purgeRound deletes old entries in steps. Each step deletes entries of one retention, that is, of one type in one
+// state. The first retention is random, so that a retention with many old entries does not delay the other retentions
+// in every round.
+//
+// After a step that has deleted entries, the retention gets another step in this round. Even a small step does not show
+// that all old entries are deleted, because a step skips locked entries. The retention gets no further step if a step
+// deletes nothing or fails. There is one exception: if the step has deleted entries, and the database has only refused
+// to delete other entries, the retention gets another step.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.purging.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.purging.retentions) + 1)))

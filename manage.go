@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// CompleteResult describes the entry as Complete found it. Complete undoes no effect outside the database.
+// CompleteResult describes the entry as it was just before Complete ended it. If the entry was running or had run
+// before, its handler may have had effects outside the database. Complete does not undo these effects.
 type CompleteResult struct {
 	// WasRunning is true if an attempt held the entry. The context of that attempt ends with ErrCancelled. If the
 	// attempt runs in another process, its context ends when that process next renews the lease. The outcome of the

@@ -21,6 +21,7 @@ func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 	return sqlstore.Migrate(ctx, db, table)
 }
 
-// DDL returns the statements that MigrateTable runs. database is "mysql" (also for MariaDB) or "sqlite". Each error is
-// a *FieldError that names database or Table.
+// DDL returns the statements that MigrateTable runs. The parameter database is "mysql" (also for MariaDB) or "sqlite".
+// Each error is a *FieldError. Its Field is "database" if that parameter is wrong, and "Table" if the name of the table
+// is wrong.
 func DDL(database, table string) (string, error) { return sqlstore.DDL(database, table) }

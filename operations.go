@@ -50,11 +50,12 @@ type Operations struct {
 	// host and the process id, for example "api-1:17".
 	InstanceName string
 
-	// Scrub removes secrets from an error's text before a case stores the text, and before package admin shows the
-	// text. The library itself removes numbers of cards and people, keys, passwords and e-mail addresses, with and
-	// without Scrub. The library calls Scrub often and concurrently. A text that Scrub gets may be one that Scrub has
-	// returned before. If Scrub panics, package admin does not show the text. The column last_error of the log keeps
-	// the full text.
+	// Scrub removes secrets from the text of an error. The library calls Scrub before a case stores the text, and
+	// before package admin shows the text. The library itself always removes passwords, keys, e-mail addresses, phone
+	// numbers, and the numbers of payment cards, accounts and identity cards. Set Scrub to remove further secrets.
+	//
+	// The library calls Scrub often and concurrently. Scrub may get a text that Scrub has returned before. If Scrub
+	// panics, package admin does not show the text. The column last_error of the log keeps the full text.
 	Scrub func(text string) string
 }
 
@@ -192,7 +193,8 @@ const hiddenMark = "…"
 // recognised as one.
 const hiddenTail = 64
 
-// scrub also hides the end of a text that the log has cut.
+// scrub removes secrets from an error's text: see Operations.Scrub. If the text has the maximum length, the log has
+// probably cut the text, perhaps in the middle of a secret. So scrub then hides the end of the text.
 func (c *Compensator) scrub(text string) string {
 	scrubbed := c.applyRules(text)
 	if utf8.RuneCountInString(text) != processlog.MaxText {
@@ -236,9 +238,10 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), hiddenMark)
 }
 
-// One process at a time maintains cases, in rounds that begin every caseEvery. A round opens cases for entries that
-// died without a case. The first round of a process reads all dead entries, and so does one round an hour. The other
-// rounds read only entries that died in the last caseRecent.
+// One process at a time maintains cases, in rounds. The time between the beginnings of two rounds is the constant
+// caseEvery. A round opens missing cases of entries that are dead, and closes cases of entries that are not dead any
+// more. The first round of a process reads all dead entries, and so does one round an hour. Each other round reads only
+// entries that died less than the duration caseRecent ago.
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
@@ -267,16 +270,16 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 
 // A row of statistics holds the counts of a type for one minute in one process. To fold rows means to replace several
 // rows by one row with their sums. A round folds the rows of all processes for a minute into one row. The first round
-// of a process also folds minutes into hours, and deletes old hours. So does the first round of each hour. In each
-// period statEvery, only one process runs a round.
+// of a process also folds minutes into hours, and deletes old hours. So does the first round of each hour. Only one
+// process runs a round in each period of length statEvery.
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
 	statIdle      = time.Hour // instead of statEvery, for a process that is idle
 	statStep      = caseStep
-	statInstances = 10 * time.Minute     // age from which a minute has one row for all processes
-	statMinutes   = 3 * 24 * time.Hour   // age from which an hour has one row for all its minutes
-	statHours     = 100 * 24 * time.Hour // age from which the rows of hours are deleted
+	statInstances = 10 * time.Minute     // how old a minute must be before the rows of all processes for this minute are folded into one
+	statMinutes   = 3 * 24 * time.Hour   // how old an hour must be before the rows of its minutes are folded into one
+	statHours     = 100 * 24 * time.Hour // how old an hour must be before its rows are deleted
 
 	problemStats = "statistics could not be folded"
 
@@ -315,8 +318,8 @@ func (c *Compensator) keepStats(ctx context.Context) error {
 	}))
 }
 
-// In each period instanceEvery, one process runs a round. A round deletes the rows of processes that have ended or were
-// killed.
+// A round deletes the rows of processes that have ended or were killed. One process runs a round in each period of
+// length instanceEvery.
 const (
 	instancesMark = " instances" // cannot be the name of a business type
 	instanceEvery = time.Hour

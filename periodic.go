@@ -107,8 +107,9 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return taken, nil
 }
 
-// slotTimeout limits the transaction that moves a mark. One goroutine moves the marks of all types. Without the limit,
-// a connection that stops answering would stop them all.
+// slotTimeout limits the transaction that moves a mark. A mark is a row in the database with the latest slot of a
+// periodic type. One goroutine moves the marks of all types. Without the limit, a connection that stops answering would
+// block this goroutine, and no mark would move.
 const slotTimeout = 10 * time.Second
 
 // atSlot calls fn in the transaction that moves the mark of a periodic type to its latest slot. If another process

@@ -215,8 +215,8 @@ func (c *Compensator) followedBatch(row *processlog.Row) (batchID string) {
 	return batchID
 }
 
-// Queued returns the queue's data about an entry. The result known is false if the queue does not tell its data about
-// an entry.
+// Queued returns what the queue tells about an entry. If the queue cannot tell anything about an entry, the second
+// result is false.
 func (p program) Queued(ctx context.Context, row *processlog.Row) (queued processlog.Queued, known bool, err error) {
 	inspector, is := p.queue.(processlog.QueueInspector)
 	if !is {

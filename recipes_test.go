@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// runUntil runs c until the given number of entries has ended, and closes it.
+// recipe returns a Compensator with a store in memory, and the function runUntil. This function runs the Compensator
+// until the given number of entries has ended, and then closes the Compensator.
 func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	ends := make(chan observe.SettledEvent, 100)
 	c, err := compensator.New(context.Background(), compensator.Config{

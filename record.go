@@ -119,7 +119,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 		return false, nil
 	}
 	_, err = t.CompleteTx(ctx, tx, id)
-	if errors.Is(err, ErrAlreadySucceeded) { // it succeeded after it was read
+	if errors.Is(err, ErrAlreadySucceeded) { // the entry succeeded after Record had read its state
 		return false, nil
 	}
 	return err == nil, err

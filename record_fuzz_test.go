@@ -19,8 +19,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hardTexts are texts that a layer between the caller and the column may change, cut or refuse, or may take for another
-// text.
+// hardTexts are texts that are hard to store unchanged. A layer between the caller and the column may change, cut or
+// refuse these texts. The database may also consider two of these texts as equal, although they differ.
 var hardTexts = []string{
 	"", "a", "A", "a ", " a", "a\t", "a\u00a0", "a\u3000", "ß", "ss", "é", "e\u0301", "ı", "\u00ad", "a\u200b", "\ufeffa", "\u2028",
 	"\u202e", "\x00", "a\x00", "\x01", "\x1a", "\n", "\r\n", "\x7f", "\u0085", "'", "\"", "\\", "\\'", "`", "%", "_", "?", ":x", "$1",

@@ -12,13 +12,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ErrNoResult says that an entry succeeded without a result. A service or Once may have completed the entry, or a
-// handler without a result may have run it. A middleware may have returned nil in place of the handler. A person may
-// have erased the entry.
+// ErrNoResult says that an entry succeeded without a result. There are these possible causes:
+//
+//   - Your program completed the entry with Complete, or with the method Once of a Type.
+//   - A handler that returns no result ran the entry.
+//   - A middleware returned nil and did not call the handler.
+//   - A person erased the entry.
 var ErrNoResult = errors.New("compensator: the entry succeeded without a result")
 
-// ResultType is a Type whose handler returns a result of type R. It has all methods of Type. Where a function wants a
-// *Type, pass the field Type. Its methods are safe for concurrent use.
+// ResultType is a Type whose handler returns a result of type R. A ResultType has all methods of Type, and the methods
+// Result and Wait. All these methods are safe for concurrent use. If a function wants a *Type, pass the embedded field
+// Type of the ResultType.
 type ResultType[T, R any] struct {
 	*Type[T]
 }

@@ -30,8 +30,8 @@ type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
 	end transactionEnd // reports the end of this transaction; it is a *txwatch.Tx or a *unwatchedEnd
-	// unwatched has the same value as end if the connections of the Store do not watch their transactions. Then end is a
-	// *unwatchedEnd. Otherwise unwatched is nil.
+	// The field unwatched is nil if the connections of the Store watch their transactions. If the connections do not
+	// watch them, the fields unwatched and end hold the same *unwatchedEnd.
 	unwatched *unwatchedEnd
 
 	handledRow *processlog.Row // the entry whose handler uses this transaction; nil in InTx
@@ -235,9 +235,9 @@ func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 
 var errPanicked = errors.New("it panicked")
 
-// callHandler calls the handler. If the handler fails, callHandler stores its error in the field failure. A middleware may
-// return nil although the handler has failed, and would then commit the writes of the failed handler. The field failure
-// prevents this commit.
+// callHandler calls the handler, and keeps the handler's error in s.failure. A middleware may hide this error: it may
+// return nil although the handler has failed. Without s.failure, the library would then commit the writes of the failed
+// handler. See handlerTx.Over.
 func (s *ScopedTx) callHandler(handler func() error) error {
 	earlier := s.failure
 	s.failure = cmp.Or(earlier, errPanicked)
@@ -391,7 +391,9 @@ func (p *proofs) proves(proof proofKey, e *Entry) bool {
 	return e.State == Succeeded || !p.byOnce[proof]
 }
 
-// resolveUnknown returns nil if the transaction committed, and ErrTxAborted if it did not.
+// resolveUnknown finds out what happened if err is ErrCommitUnknown. If the transaction committed, resolveUnknown
+// returns nil. If it did not commit, resolveUnknown returns ErrTxAborted. If Resolve fails, resolveUnknown returns err
+// together with the error of Resolve. Any other err is returned unchanged.
 func (c *Compensator) resolveUnknown(ctx context.Context, proof IdempotencyKey, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err

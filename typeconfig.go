@@ -219,8 +219,9 @@ const batchConcurrency = 4
 // closed breaker. The zero value means no breaker. If you set any field of a Breaker, the other fields get their
 // defaults.
 //
-// When an entry is older than MaxWait, Unavailable and a timeout cost an attempt, and the breaker does not count them
-// as failures. It counts a failure of this entry only if the handler runs on after its timeout and does not return.
+// For an entry that is older than MaxWait, Unavailable and a timeout cost an attempt. The breaker does not count these
+// calls as failures. There is one exception: if the handler has not returned one second after its timeout, the breaker
+// counts a failure.
 type Breaker struct {
 	// Of is the number of latest entries that the breaker considers. The breaker cannot open before this number of
 	// entries has ended. Default 20, at most 1000.
@@ -289,8 +290,8 @@ type Limit struct {
 	// The key must hold no personal data.
 	Key func(e *Entry) string
 
-	// Of is the name of the limit. One limit applies to all types with the same Of together. Default: the name of the
-	// type.
+	// Of is the name of the limit. Types with the same name in this field share one limit. By default, the limit has
+	// the name of the type.
 	Of string
 }
 

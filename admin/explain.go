@@ -24,13 +24,18 @@ type Explanation struct {
 	Next         []Reason            `json:"next"`          // who looks at it next, and when; at least one
 }
 
-// Explain says why an entry does not run now. It needs SeeEntries, like Entry, and returns the same errors. Some
-// details need another right:
-//   - SeeOverview: who paused the type, and why.
-//   - SeeOverview for the empty type: names of processes.
-//   - SeeErrors: errors in full. Without this right they are masked.
-//   - SeeAuditLog: who ended the entry.
-//   - SeeContent: the batch that the entry follows, and its key under a limit. Both may come from the content.
+// Explain says why an entry does not run now. Explain needs the right SeeEntries, like Entry, and returns the same
+// errors. Some details need another right for the type of the entry:
+//   - Who paused the type, and why: SeeOverview.
+//   - Errors in full: SeeErrors. Without this right, Explain masks errors.
+//   - Who ended the entry: SeeAuditLog.
+//   - The key of the entry under a limit: SeeContent, because the key may come from the content.
+//
+// Details that concern more than one type need a right for the empty type, Subject{}:
+//   - Names of processes: SeeOverview.
+//   - Errors of the queue or of the whole process, in full: SeeErrors.
+//   - The batch that the entry follows: SeeEntries. Explain also needs SeeContent for the type of the entry, because
+//     the batch may come from the content.
 //
 // Explain changes nothing. It sends at most eleven statements, and one command to the queue.
 func (d *Admin) Explain(ctx context.Context, a Actor, ref compensator.Ref) (Explanation, error) {

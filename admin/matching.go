@@ -274,9 +274,9 @@ type BulkProgress struct {
 	More    bool // whether Left is a lower bound
 }
 
-// FinishBulk continues an action of StartMatching until no entry is left. It calls the function report at the
-// beginning, after every four batches, and at the end. FinishBulk returns the errors of ContinueBulk. If StartBulk has
-// begun the action, FinishBulk returns a *FieldError.
+// FinishBulk carries out the rest of an action that StartMatching has begun. It calls the function report at the
+// beginning, after every four batches, and at the end. FinishBulk returns the same errors as ContinueBulk. For an
+// action that StartBulk has begun, FinishBulk returns a *FieldError.
 func (d *Admin) FinishBulk(ctx context.Context, a Actor, id BulkID, report func(BulkProgress)) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -18,8 +18,8 @@ func (a *arena) calm(seconds int) contest {
 
 const calmWork = "1/p99 of a business transaction at 500/s, busy"
 
-// calmByHand compares the library with a hand-written program that sends the same statements. Both run handlers beside
-// producers, as our side in the method calm does.
+// calmByHand compares the library with a hand-written program that sends the same statements. In this contest, both
+// sides run handlers while the producers commit. In the contest of the method calm, only our side runs handlers.
 func (a *arena) calmByHand(seconds int) contest {
 	return contest{
 		work: calmWork, other: "floor: the same statements, busy", unit: "/s", goal: 1 / 1.1,

@@ -53,7 +53,8 @@ func (p *program) newStatsCommand() *cobra.Command {
 	return cmd
 }
 
-// nameDeploys prints nothing after an error, because the counts are useful without deploys.
+// nameDeploys prints which builds began to run in the period of the filter. If the builds cannot be read, nameDeploys
+// ignores the error, because the counts are useful without the builds.
 func (p *program) nameDeploys(ctx context.Context, s *session, filter admin.StatFilter) {
 	found, err := s.Instances(ctx, s.actor)
 	if err != nil {

@@ -146,7 +146,8 @@ func (b *books) lied() int {
 	return b.count(func(m message, _ bool) bool { return b.said[m] && b.synced[m] == 0 })
 }
 
-// handed counts hopeless users whose log entry says failed, so that a person gets them.
+// handed counts hopeless users whose log entry says failed. A failed entry waits for a person, so these users are
+// handed to a person.
 func (b *books) handed() int {
 	return b.count(func(m message, hopeless bool) bool { return hopeless && b.failed[m] })
 }

@@ -284,8 +284,9 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// The statements run on an empty log, on a small one, and on a large one. The statistics of the large log are first out
-// of date and then fresh, before and after most entries end.
+// The statements run on logs of different sizes: an empty one, small ones, and a large one. They run four times on the
+// large log: before most entries have ended and after. Both times, they run first with outdated statistics of the
+// table, and then with fresh ones.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)

@@ -44,11 +44,13 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return result, nil
 }
 
-// settleGroup says which outcomes one UPDATE can write, because these outcomes need the same condition. A success is
-// true whichever process holds the lease, so its UPDATE compares the epoch and the state (G8, a success is stored). A
-// failure counts only for its own attempt, so its UPDATE compares the version (G7, no false exhaustion).
+// settleGroup is the key by which Settle groups outcomes. One UPDATE writes the outcomes of one group, because its
+// condition is the same for all of them. Successes and other outcomes need different conditions:
+//   - A success is true whichever process holds the lease. So its UPDATE compares the epoch and the state. See promise
+//     G8.
+//   - A failure counts only for its own attempt. So its UPDATE compares the version. See promise G7.
 type settleGroup struct {
-	absorb bool
+	absorb bool   // whether the outcomes are successes
 	epoch  uint32 // epoch of all outcomes; 0 if absorb is false
 	undone bool   // whether the outcomes are successes of compensations; false if absorb is false
 	result bool   // whether the outcomes have Results; false if absorb is false

@@ -45,7 +45,8 @@ func (c pretendConn) ExecContext(_ context.Context, query string, _ []driver.Nam
 	return driver.RowsAffected(1), nil
 }
 
-// The row for frontOfKey is the note of a finished entry.
+// QueryContext answers the query frontOfKey with one row, which says that entry 1 has ended. It answers every other
+// query with no row.
 func (c pretendConn) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if strings.HasPrefix(query, "SELECT t.entry_id, t.epoch") {
 		return &pretendRows{[]driver.Value{int64(1), int64(0), int64(0)}}, nil

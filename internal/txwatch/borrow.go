@@ -8,8 +8,9 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// borrower borrows connections from a pool that the user opened without a Connector. Each is watched for one transaction
-// of the library, because a handle of database/sql does not show every error.
+// borrower borrows connections from a pool that the user opened without a Connector. The connections of this pool are
+// not watched, and a handle of database/sql does not show every error of its connection. So the library watches each
+// borrowed connection while the connection is used for one transaction of the library.
 type borrower struct{ db *sql.DB }
 
 // Borrow opens a pool of connections borrowed from db. It keeps no idle connection.

@@ -49,8 +49,9 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// Assume that the service began the transaction. If the library began it, Store.Begin next sends a probe with
-	// Question.Ours, and the method enlist then sets recordingTx.
+	// The value nil in recordingTx means that the service has begun this transaction. If the library has begun the
+	// transaction, Store.Begin sends a probe after this BEGIN. The method enlist answers the probe, and sets
+	// recordingTx.
 	c.touched, c.recordingTx = true, nil
 	c.afterBegin(err)
 	if err != nil {

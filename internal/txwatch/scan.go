@@ -40,9 +40,10 @@ func skipBlank(s string) (rest string, ok bool) {
 	}
 }
 
-// hasSeveral reports whether s may hold several statements. A comment after the first semicolon is not a statement. But
-// the semicolon may be inside a literal, and so may be the beginning of the comment. The comment may then contain the
-// next statement. So hasSeveral ignores the comment only if no further semicolon follows.
+// hasSeveral reports whether s may hold several statements. It returns true if something follows the first semicolon,
+// except for a single comment at the end. But hasSeveral does not know whether the semicolon is inside a literal. For
+// example, in SELECT ';# '; DROP TABLE t, the text after the first semicolon looks like a comment, but contains the
+// next statement. So hasSeveral also returns true if another semicolon follows.
 func hasSeveral(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")

@@ -36,8 +36,9 @@ func (w *Tx) Err() error {
 	return w.state
 }
 
-// OnEnd calls hook once with the outcome, at once if the transaction has ended. Otherwise the goroutine that ends the
-// transaction calls it while it holds the connection, so hook must not block. A panic in hook is logged and stopped.
+// OnEnd calls hook exactly once, with the outcome of the transaction. If the transaction has already ended, OnEnd calls
+// hook before OnEnd returns. If the transaction is open, the goroutine that ends the transaction calls hook. This
+// goroutine holds the connection, so hook must not block. A panic in hook is logged and stopped.
 func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
 	ended, outcome := w.hasEnded, w.outcome

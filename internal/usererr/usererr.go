@@ -41,8 +41,9 @@ func Of(err error) error {
 	return c
 }
 
-// Original returns the error from which a copy was made. If a method of that error has panicked, or the error wraps
-// errors without end, Original returns the copy.
+// Original returns the user's error behind a copy. If err is not a copy, Original returns err. Original also returns
+// err, the copy, if the user's error is not safe to inspect: one of its methods has panicked, or its tree of wrapped
+// errors has no end.
 func Original(err error) error {
 	if c, ok := err.(*copied); ok && c.sound {
 		return c.of

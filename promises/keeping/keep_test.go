@@ -35,7 +35,7 @@ type purgeStore struct {
 	fails  error
 	failed string // type whose purge fails (empty: all types)
 	locked bool   // whether another transaction locks the oldest row of each type and state
-	refers int    // number of the next calls of Purge that report a row to which a foreign key refers
+	refers int    // countdown: while it is above 0, each call of Purge reports a row to which a foreign key refers, and subtracts 1
 	late   bool   // if set, Marks fails in the first 40 seconds of each minute
 }
 

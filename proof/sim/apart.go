@@ -25,7 +25,7 @@ type apart struct {
 	former    int
 	leases    []time.Duration
 	sleepy    bool // whether some handlers ask for a delay of months
-	connected bool // whether instances can see that their database connections are new (drawConnections)
+	connected bool // whether the store tells an instance when it has opened a new connection after an outage: see gatedStore.Connections
 	midway    bool
 	faulty    bool
 

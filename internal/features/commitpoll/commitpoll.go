@@ -95,8 +95,8 @@ func (p *Poller) recorded(r *engine.Recording) {
 	}
 }
 
-// longestDelay returns the longest delay with which an entry needs polling. The reconciler finds an entry with a longer
-// delay before the entry is due.
+// longestDelay returns the longest delay of an entry for which the Poller polls. For an entry with a longer delay,
+// polling is unnecessary: the reconciler finds the entry before the entry is due.
 func (p *Poller) longestDelay() time.Duration {
 	if p.e.Source().Scope() == engine.ScopeAll {
 		return 4 * p.e.ReconcileInterval

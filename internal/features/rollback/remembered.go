@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	versionsRemembered = 512 // limits what a process can list as lost
-	recordedKept       = 32  // recorded entries that a check asks for
-	sweepMost          = 32  // other remembered versions that a check asks for
+	versionsRemembered = 512 // maximum number of versions that a process remembers, and so can list as lost
+	recordedKept       = 32  // maximum number of entries just recorded by this process that one check asks for
+	sweepMost          = 32  // maximum number of versions from the field newest of versionMemory that one check asks for
 
 	// latestRounds is a number of reconciler rounds. In a busy process, the versions in the field latest of
 	// versionMemory come from the time of the last latestRounds rounds. This time is divided into latestParts parts. A

@@ -94,8 +94,8 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.stepThatWrote(a.version), a.began)
 }
 
-// mayLoseLease reports whether the history explains why the lease before the given claim was lost. Each of these events
-// explains the loss:
+// mayLoseLease reports whether the history explains a lost lease. The lost lease is the one before the given claim: it
+// ended without an outcome. Each of these events explains the loss:
 //   - The process that held the lease died.
 //   - A fault or a stall hit this process.
 //

@@ -18,9 +18,10 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes requires that each stored outcome comes from an attempt under the claim that the outcome ends. A
-// success may also come from an earlier attempt of the same epoch, because the library accepts a late success. The
-// library accepts no late success of a transactional handler or compensation.
+// checkOutcomes requires that an attempt explains each stored outcome. A failure needs an attempt under the last claim
+// before the outcome. A success may also come from an attempt under an earlier claim of the same epoch, because the
+// library accepts a late success. But a success of a transactional handler or compensation needs an attempt under the
+// last claim, as a failure does. A quarantine needs no attempt, but too many lost leases: see checkQuarantine.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.eachEntry(func(e *Entry) {
 		l.checkCrashes(e, c)
