@@ -17,7 +17,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrCommitUnknown": {
 		"The connection broke during COMMIT. The transaction may have committed.",
-		"Call `Resolve` with the idempotency key of an entry of the transaction. `WithRetry` calls `Resolve` for you.",
+		"Call `Resolve` with the idempotency key of an entry of the transaction, as `WithRetry` does.",
 	},
 	"compensator.ErrHistoryLost": {
 		"The database has lost commits that this process has seen. Perhaps a lagging replica was promoted or a backup was restored. Entries still run. With `StopOnLoss` the process starts no entry until a person calls `AcceptLoss`. The error is a `*LossError`.",
@@ -28,7 +28,7 @@ var errorAdvice = map[string]advice{
 		"Roll back if your transaction has written rows.",
 	},
 	"compensator.ErrOtherContent": {
-		"`RefuseOtherContent` is set, and the entry with this idempotency key has another content. The transaction cannot commit.",
+		"`RefuseOtherContent` is set, and the recorded entry has another content. The transaction cannot commit.",
 		"If the two calls of `Record` mean different events, use another key for the second event.",
 	},
 	"compensator.ErrNotFound": {
@@ -57,22 +57,22 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.ErrClosed": {
 		"Your program used the Compensator after `Close`.",
-		"Stop recording and end `Run` before you call `Close`. Package `serve` does this for you.",
+		"Stop recording and end `Run` before you call `Close`, as package `serve` does.",
 	},
 	"compensator.ErrLeaseLost": {
-		"The handler's context ended, because the entry's lease ended. Another process may run the entry.",
+		"The handler's context ended with the entry's lease. Another process may run the entry.",
 		"Stop the work and return. If the error comes often, set `Lease` longer than the longest pause of the process and of the database.",
 	},
 	"compensator.ErrCancelled": {
-		"The handler's context ended, because the entry was cancelled, completed or requeued during the attempt.",
+		"The handler's context ended: the entry was cancelled, completed or requeued.",
 		"Stop the work and return.",
 	},
 	"compensator.ErrStopping": {
-		"The handler's context ended, because `Run` is ending, and two thirds of `StopTimeout` have passed.",
+		"The handler's context ended: `Run` is ending, and two thirds of `StopTimeout` have passed.",
 		"Return `ErrStopping` or `context.Canceled`. The attempt then does not count as failed, and another process runs the entry.",
 	},
 	"compensator.ErrTimeout": {
-		"The handler's context ended, because the `Timeout` of the type has passed.",
+		"The handler's context ended: the `Timeout` of the type has passed.",
 		"Return from the handler. The attempt counts as failed. Raise `Timeout` if the work needs longer.",
 	},
 	"compensator.FieldError": {
@@ -80,12 +80,12 @@ var errorAdvice = map[string]advice{
 		"Correct the value. [Settings](settings.md) has the ranges, and [servers](servers.md#what-new-refuses) lists the server settings that `New` refuses.",
 	},
 	"compensator.OtherTypeError": {
-		"An entry of another type already has this idempotency key. In `InTx` and on a `Connector` the transaction cannot commit.",
+		"An entry of another type has this idempotency key. In `InTx` and on a `Connector` the transaction cannot commit.",
 		"Put the type into the key, for example `close-42` and `notify-42`.",
 	},
 	"compensator.StateError": {
 		"The present `State` of the entry does not allow the action. The fields `CompensationBegun` and `Erased` give special reasons.",
-		"Branch on `State`. For example, if a payment cannot cancel the entry that closed its order, refund the payment.",
+		"Branch on `State`. For example, refund a payment that comes after its order was closed.",
 	},
 	"processlog.LossError": {
 		"The database has lost commits, as for `ErrHistoryLost`. The error lists the entries that this process knows to be lost.",
@@ -97,7 +97,7 @@ var errorAdvice = map[string]advice{
 	},
 	"compensator.StuckError": {
 		"Some handlers still ran when `Run` stopped waiting. Their entries run again when their leases end.",
-		"Make the named handlers return when their context ends, or raise `StopTimeout`.",
+		"Let the handlers return when their context ends, or raise `StopTimeout`.",
 	},
 	"processlog.SessionError": {
 		"`Record` refuses the transaction because of a session variable, for example after `SET unique_checks=0`. The error wraps a `FieldError` that names the variable.",
@@ -112,7 +112,7 @@ var errorAdvice = map[string]advice{
 		"Give Redis more memory, or delete the key. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrContinued": {
-		"Another person or process continued the same bulk action before you.",
+		"Somebody continued the bulk action before you.",
 		"Read the progress with `Bulk` or `compensator bulk`. If the action makes no progress, continue it again.",
 	},
 	"admin.ErrNotAllowed": {
@@ -157,14 +157,14 @@ var errorAdvice = map[string]advice{
 	},
 	"intake.ErrRefused": {
 		"The message is too large, the codec cannot encode it, or a trigger or a constraint of your database refuses its row.",
-		"Move the message to a place where a person finds it, for example to a dead-letter queue of the broker.",
+		"Move the message to a place where a person finds it, for example a dead-letter queue.",
 	},
 	"rabbitmq.ErrClosed": {
 		"A relay sent an entry after `Close` of its publisher.",
 		"End `Run` before you close the publisher.",
 	},
 	"rabbitmq.ErrDeliveryLost": {
-		"Your function's context ended, because the connection to the broker was lost.",
+		"Your function's context ended: the connection to the broker was lost.",
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
