@@ -36,8 +36,9 @@ func isRecent(r BacklogReading) bool {
 
 // AddBacklog sets o.BacklogAge, and the Backlog of each type in o that has a count in the reading r.
 //
-// Overview counts at most 1,000 entries of each type and state. If Overview reached 1,000, AddBacklog takes the count
-// from r instead. A count in r that is smaller is old, and AddBacklog ignores it.
+// Overview counts at most 1,000 entries of each type and state. If Overview stopped at 1,000, AddBacklog replaces this
+// count by the count in r. If the count in r is below 1,000, it is older than the count of Overview, and AddBacklog
+// ignores it.
 //
 // If the field r.Known is false or r is older than five minutes, AddBacklog changes nothing. If Operations.Statistics
 // is set, Overview calls AddBacklog itself.

@@ -88,8 +88,9 @@ func (d *Admin) once(ctx context.Context, a Actor, action Right, opts BulkOption
 // StartBulk does what Change does, and stores the action under an id. One transaction changes the entries and stores
 // the action.
 //
-// With TryFirst, the answer is nil for each entry that waits for ContinueBulk. If the actor may change none of the
-// entries, StartBulk stores nothing and returns a zero BulkID. StartBulk returns the answers of Change.
+// StartBulk returns the id, and one answer for each entry, as Change does. With TryFirst, ContinueBulk changes the
+// entries that StartBulk has not tried. The answer for these entries is nil. If the actor may change none of the
+// entries, StartBulk stores nothing and returns a zero BulkID.
 func (d *Admin) StartBulk(ctx context.Context, a Actor, ch Change, opts BulkOptions) (BulkID, []error, error) {
 	if d.readOnly {
 		return BulkID{}, nil, ErrReadOnly
@@ -167,12 +168,14 @@ func (d *Admin) ContinueBulk(ctx context.Context, a Actor, id BulkID) error {
 const maxTrials = 10
 
 // TryAnother changes one more entry of an action that began with TryFirst, for example if the first entry was not a
-// typical one. It applies the reason, the delay and the confirmations with which the action began. It chooses the oldest
-// entry that the actor may change. Up to 10 entries are tried. The next one is a *FieldError.
+// typical one. It applies the reason, the delay and the confirmations with which the action began. It chooses the
+// oldest entry that the actor may change. An action can try up to 10 entries. After that, TryAnother returns a
+// *FieldError.
 //
 // The parameter lastBatch is BulkView.LastBatch of the view that the person saw. If another batch has followed, or if
-// the others have been changed, TryAnother changes nothing and returns ErrContinued. So if a browser sends an HTML form
-// twice, one entry is tried. If no entry is left that can be tried, TryAnother returns ErrChanged.
+// ContinueBulk has changed the other entries, TryAnother changes nothing and returns ErrContinued. So if a browser
+// sends an HTML form twice, TryAnother tries only one entry. If no entry is left that TryAnother can try, it returns
+// ErrChanged.
 //
 // One transaction changes the entry and stores the record of the batch. TryAnother needs the rights of ContinueBulk.
 func (d *Admin) TryAnother(ctx context.Context, a Actor, id BulkID, lastBatch uint64) error {
@@ -212,7 +215,7 @@ func (d *Admin) TryAnother(ctx context.Context, a Actor, id BulkID, lastBatch ui
 		return ErrChanged
 	}
 	c.keepOldest(bulk.rest)
-	// Store no skipped entries, because ContinueBulk checks the rest again.
+	// Do not store the entries that this call has skipped. They stay in the action, and ContinueBulk checks them again.
 	_, err = d.storeBatch(ctx, a, c, processlog.BulkBatch{ID: id, Follows: lastBatch}, bulkPlan{Right: plan.Right, Total: plan.Total, TriesFirst: true})
 	if errors.Is(err, ErrChanged) {
 		return ErrContinued
@@ -220,7 +223,7 @@ func (d *Admin) TryAnother(ctx context.Context, a Actor, id BulkID, lastBatch ui
 	return err
 }
 
-// areRefused reports whether the actor may see or change none of the entries.
+// areRefused reports whether every entry was refused, because the actor may not see the entry or may not change it.
 func (c *checkedChange) areRefused() bool {
 	return !slices.ContainsFunc(c.answers, func(err error) bool {
 		return !errors.Is(err, ErrNotAllowed) && !errors.Is(err, compensator.ErrNotFound)
@@ -437,8 +440,9 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 	}
 	for _, e := range bulk.entries {
 		row, isFound := rows[e.ID]
-		// Leave out an entry that the actor may not see. Nobody knows the type of a purged entry. The person who began the
-		// action still sees the purged entry, and so do actors with the rights for the empty type.
+		// Leave out an entry that the actor may not see. A purged entry has no row, so nobody knows its type. The
+		// person who began the action still sees the purged entry. Another actor sees the purged entry only with the
+		// rights for the empty type.
 		if !mayRead.holds(ctx, row.BusinessType) && (isFound || a.ID != view.Actor) {
 			continue
 		}
@@ -464,7 +468,7 @@ func (d *Admin) viewBulk(ctx context.Context, a Actor, id BulkID, bulk *storedBu
 		view.MayContinue = view.MayContinue || isFound && d.May(ctx, a, SeeEntries, Subject{Type: row.BusinessType}) &&
 			d.May(ctx, a, bulk.plan.Right, Subject{Type: row.BusinessType, Count: bulk.plan.Total})
 	}
-	if a.ID != view.Actor { // Do not count entries that the actor may not see.
+	if a.ID != view.Actor { // This actor may not see all entries, because another person began the action. So count only the visible entries.
 		view.Total = view.Changed + len(view.Skipped) + view.Left
 	}
 	return view, nil

@@ -41,7 +41,8 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // entry of one of these cases
 }
 
-// maxGroups limits the rows, one per type, failure and currency, that the log returns for Groups.
+// maxGroups is the maximum number of rows that the log returns for Groups. The log returns one row for each type,
+// failure and currency.
 const maxGroups = 1000
 
 // Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for

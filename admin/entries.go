@@ -17,8 +17,9 @@ type EntryPage struct {
 	Entries []compensator.Entry `json:"entries"`        // without content, headers and user names
 	Next    string              `json:"next,omitempty"` // Filter.Cursor of the following page; empty at the end
 
-	// Partial names the types of which the page may lack entries, sorted. List them by their type. It is empty, unless
-	// Filter.Leased is set without a type, an id and a created range.
+	// Partial names the types of which the page may lack entries, sorted. To see all entries of these types, call
+	// Entries for each type. Partial can have names only if Filter.Leased is set and the filter has no type, no id and
+	// no created range.
 	Partial []string `json:"partial,omitempty"`
 }
 
@@ -27,8 +28,14 @@ type EntryPage struct {
 //
 // A filter by error text also needs SeeErrors, and a filter by user id needs SeeContent.
 //
-// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. In
-// a listing of one state, or of what runs in all types, entries of a new type can be missing for up to five seconds.
+// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time.
+//
+// The Admin reads the list of types at most every five seconds. So entries of a new type can be missing for up to five
+// seconds in these listings:
+//
+//   - a listing of one state in all types
+//   - a listing of the running entries (Filter.Leased) of all types
+//   - any listing of all types for an actor who may not see all of them
 func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	seesErrors := d.rightsOf(a, SeeErrors)
@@ -38,7 +45,8 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter Filter) (EntryPage,
 	return page, err
 }
 
-// The method entries returns errors in full, also to actors without SeeErrors. Its callers hide them.
+// The errors of the returned entries are complete, even if the actor lacks SeeErrors. The callers of this method hide
+// the errors.
 func (d *Admin) entries(ctx context.Context, a Actor, filter Filter, rights ...Right) (EntryPage, error) {
 	mayRead, types, hasTypes, err := d.searchedTypes(ctx, a, filter, rights...)
 	if err != nil || !hasTypes {
@@ -251,9 +259,15 @@ func (d *Admin) addSiblings(ctx context.Context, a Actor, e *compensator.Entry, 
 }
 
 // Reveal returns an entry with its content, result, headers and user name. Before it returns them, it records the actor
-// and the reason. Reveal needs SeeEntries and SeeContent. If ReadOnly is set, Reveal returns ErrReadOnly, because it
-// could not write the record. It returns ErrNotAllowed if the actor lacks SeeContent, and compensator.ErrNotFound if
-// the actor lacks SeeEntries. An invalid reason is a *FieldError. Reveal masks the error as Entry does.
+// and the reason. Reveal needs SeeEntries and SeeContent. If the actor lacks SeeErrors, the field LastError of the
+// entry is masked, as in the result of Entry.
+//
+// Reveal returns these errors:
+//
+//   - ErrReadOnly, if ReadOnly is set. Reveal could not write the record.
+//   - ErrNotAllowed, if the actor lacks SeeContent.
+//   - compensator.ErrNotFound, if the actor lacks SeeEntries.
+//   - a *FieldError, if the reason is invalid.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.readEntryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {

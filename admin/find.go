@@ -13,11 +13,11 @@ import (
 
 // Limits on the queries of Find and Near.
 const (
-	minPrefix     = 3  // Near compares only texts of this length or longer
+	minPrefix     = 3  // minimum length of a text for which the method Near looks for similar ids
 	maxNear       = 5  // maximum number of ids that Near returns
-	sampledIDs    = 50 // maximum number of ids that one query reads for a comparison with the text of the search
-	maxVariants   = 12 // maximum number of spellings with two exchanged letters that Near tries
-	maxBeginnings = 4  // maximum number of beginnings of other ids, such as "o-", that Near puts before the text
+	sampledIDs    = 50 // maximum number of stored ids that one query reads, so that Near can compare each id with the searched text
+	maxVariants   = 12 // maximum number of spellings that the method Near tries. In each spelling, two neighbouring letters are exchanged
+	maxBeginnings = 4  // maximum number of beginnings of other ids, such as "o-", that the method Near puts before the text
 )
 
 // IDKind is the kind of an id, for example a business id or a batch id.
@@ -158,7 +158,7 @@ func (s *nearSearch) addPrefixes(ctx context.Context) error {
 	return nil
 }
 
-// addBeginnings finds o-4711 for 4711.
+// addBeginnings puts the beginnings of recent ids before the number in the text. So the text 4711 finds the id o-4711.
 func (s *nearSearch) addBeginnings(ctx context.Context) error {
 	page, err := s.d.Entries(ctx, s.actor, Filter{Newest: true, Limit: sampledIDs})
 	if err != nil {

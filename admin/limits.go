@@ -52,8 +52,8 @@ func (l Limit) Changed() bool { return l.Person != LimitValues{} }
 // LimitValues are the numbers of a limit.
 type LimitValues = processlog.LimitValues
 
-// Interval returns the time between two starts for a rate of starts in a period. It rounds up, as TypeConfig.Limit
-// does.
+// Interval converts a rate, such as 100 starts in a minute, into the time between two starts. The result is rounded up,
+// as in TypeConfig.Limit.
 func Interval(starts int64, period time.Duration) time.Duration {
 	return (period + time.Duration(starts) - 1) / time.Duration(starts)
 }
@@ -102,10 +102,12 @@ func (d *Admin) readLimits(ctx context.Context, name string) ([]processlog.Store
 // after ChangeLimit has returned obeys the new values. Entries that are already running continue. The actor needs the
 // right ChangeLimit for each type that shares the limit.
 //
-// The argument seen is the limit as Limits has returned it. ChangeLimit returns ErrChanged if a person has changed the
-// limit since the actor read seen. ChangeLimit returns ErrNotFound if no claim has used the limit yet. It also returns
-// ErrNotFound if the actor may neither see nor change any type of the limit. ErrNotAllowed, ErrReadOnly and *FieldError
-// have the same meaning as for Pause.
+// The argument seen is the limit as the method Limits has returned it. If a person has changed the limit after that
+// call of Limits, ChangeLimit returns ErrChanged.
+//
+// ChangeLimit returns ErrNotFound if no claim has used the limit yet. It also returns ErrNotFound if the actor may
+// neither see nor change any type of the limit. ErrNotAllowed, ErrReadOnly and *FieldError have the same meaning as for
+// Pause.
 func (d *Admin) ChangeLimit(ctx context.Context, a Actor, seen Limit, values LimitValues, why Why) error {
 	if d.readOnly {
 		return ErrReadOnly

@@ -267,7 +267,9 @@ func (l *Log) Purge(ctx context.Context, age time.Duration, states ...compensato
 			return 0, nil
 		}
 	}
-	startedAt := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
+	// The note in the audit table covers only entries that ended before the purge began. A purge may take long, so the
+	// age of an entry counts from this time. Otherwise the purge could also delete entries that ended later.
+	startedAt := time.Now()
 	if age < l.c.RememberedFor() {
 		if err := l.c.Store().Note(ctx, processlog.ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err

@@ -105,8 +105,8 @@ func (m Matching) count() int {
 	return m.N
 }
 
-// matchingLines returns a Line for each entry in ids that matches. It reads the contents of some entries to compute
-// amounts, and adds the number of these contents to weighed.
+// matchingLines returns a Line for each entry in ids that matches. To compute amounts, it reads the contents of some
+// entries. The parameter weighed counts the contents that were read so far, and matchingLines raises this count.
 func (d *Admin) matchingLines(ctx context.Context, a Actor, match processlog.Match, ids []compensator.EntryID, weighed *int) ([]Line, error) {
 	rows, err := d.outlines(ctx, a, ids)
 	if err != nil {
@@ -385,11 +385,12 @@ func (d *Admin) seesMatching(ctx context.Context, a Actor, bulk *storedBulk) (bo
 	return ok && (types == nil || len(types) == len(filter.BusinessTypes)), err
 }
 
-// mayContinue reports whether the actor may continue the action. It checks only the rights to types. Each batch checks
-// the right to each entry.
+// mayContinue reports whether the actor may continue the action. The person who began the action may always continue
+// it. For another actor, mayContinue checks only the rights to the types. For every actor, each batch checks the right
+// to each of its entries.
 func (d *Admin) mayContinue(ctx context.Context, a Actor, bulk *storedBulk) bool {
 	if a.ID == bulk.first().Actor {
-		return true // Each batch asks for the right to each entry.
+		return true
 	}
 	types := bulk.plan.Matching.Search.Filter.BusinessTypes
 	if types == nil {

@@ -74,8 +74,10 @@ var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, 
 
 // Overview counts unfinished and dead entries, up to 1,000 of each type and state. Larger numbers come from the last
 // Backlog if Operations.Statistics is set. Overview asks Access for SeeOverview for each type. The field Health needs
-// SeeOverview for the empty type. If the actor has SeeOverview for no type, Overview returns ErrNotAllowed. All actors
-// share one result for two to ten seconds, until the next action through this Admin.
+// SeeOverview for the empty type. If the actor has SeeOverview for no type, Overview returns ErrNotAllowed.
+//
+// All actors share one result. The Admin reads a new result after two to ten seconds, or earlier if this Admin has
+// carried out an action.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	mayRead := d.rightsOf(a, SeeOverview)
 	counts, at, err := d.readCounts(ctx)

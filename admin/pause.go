@@ -79,9 +79,9 @@ type PauseOptions struct {
 
 const maxPause = 366 * 24 * time.Hour
 
-// PauseWith does the same as Pause, with options. If the field opts.For is set, the pause ends by itself when this time
-// has passed on the database's clock. No process starts an entry of the type earlier. Resume ends the pause at once. If
-// the field opts.Instead is set, PauseWith replaces a pause, and the time opts.For begins at this call.
+// PauseWith does the same as Pause, with options. If the field opts.For is set, the pause lasts this long from the call
+// of PauseWith, by the database's clock. Until the pause ends, no process starts an entry of the type. Resume ends the
+// pause at once. If the field opts.Instead is set, the new pause replaces the existing pause of the type.
 func (d *Admin) PauseWith(ctx context.Context, a Actor, businessType string, opts PauseOptions, why Why) error {
 	reason, err := d.checkTypeAction(ctx, a, businessType, why)
 	if err == nil && opts.For != 0 && (opts.For < time.Second || opts.For > maxPause) {

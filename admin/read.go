@@ -10,8 +10,8 @@ import (
 
 // Queries of actions have their own limit, so that an action such as Pause never waits for other reads.
 const (
-	maxReads        = 4               // maximum number of concurrent queries of reads
-	maxActionReads  = 2               // maximum number of concurrent queries of actions
+	maxReads        = 4               // maximum number of queries that run at once in calls that only read
+	maxActionReads  = 2               // maximum number of queries that run at once in actions, such as Pause
 	defaultReadTime = 2 * time.Second // default of Options.ReadTime
 )
 

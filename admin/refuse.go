@@ -25,15 +25,17 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
 	}
-	op.Actor, op.Subject, op.Refused = processlog.FitActor(a.ID), processlog.FitActor(op.Subject), true // The request decides the length of both.
+	// Shorten the actor and the subject, because both come from the request and may be too long.
+	op.Actor, op.Subject, op.Refused = processlog.FitActor(a.ID), processlog.FitActor(op.Subject), true
 	if err := d.log.Operations().Operate(ctx, op); err != nil {
 		return errors.Join(ErrNotAllowed, err)
 	}
 	return ErrNotAllowed
 }
 
-// recordTypeRefusal records a refusal, with the type only if the actor may see the type and the log has it. Without
-// this check, an invented name would appear in lists. A refusal would also reveal that a hidden type exists.
+// recordTypeRefusal records that an action on the type named was refused. The record has the name as its type if the
+// log knows the type and the actor may see it. In all other cases the name is only the subject of the record. Otherwise
+// an invented name would appear in lists of types, and a record would reveal that a hidden type exists.
 func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = withAction(ctx)
 	op.Subject = named

@@ -29,9 +29,11 @@ type cached[T any] struct {
 
 func newCached[T any]() *cached[T] { return &cached[T]{semaphore: make(chan struct{}, 1)} }
 
-// get returns the last result if this result is usable, and reads a new result otherwise. A result is not usable if an
-// action has happened since the reading of the result began. Without an action, a result is usable until the time
-// usableUntil. After that time, only a caller that waited for the reading of the result gets the result.
+// get returns the last result if it is usable, and reads a new result otherwise. The last result is usable if no action
+// has happened since its reading began, and if one of these conditions holds:
+//
+//   - The caller called get before the time usableUntil.
+//   - The caller called get while the result was being read, and has waited for it.
 func (s *cached[T]) get(ctx context.Context, actionCount *atomic.Int64, read func(ctx context.Context) (T, error)) (result T, startedAt time.Time, err error) {
 	var zero T
 	calledAt := time.Now()
@@ -90,7 +92,9 @@ func (d *Admin) readCondition(ctx context.Context) (condition, error) {
 	return current, err
 }
 
-// cachedFailures reads the log for an actor who sees only some types, because the shared result is cut at maxGroups.
+// cachedFailures returns the shared result if the parameter types is nil, for an actor who sees every type. For another
+// actor it reads the log. The shared result has at most maxGroups rows of all types, so it may lack failures of the
+// types that this actor sees.
 func (d *Admin) cachedFailures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})

@@ -101,7 +101,9 @@ func (d *Admin) outcomesUnknown(ctx context.Context, entries []compensator.Entry
 	return unknownOutcomes, err
 }
 
-// outcomeUnknown returns known = false if only the entry's Faults can answer the question.
+// outcomeUnknown reports whether the outcome of an entry is unknown. It looks at the state, the cases and the last
+// error of the entry. If these do not give the answer, the result known is false, and the entry's Faults give the
+// answer.
 func outcomeUnknown(e compensator.Entry, cases []Case) (unknown, known bool) {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:

@@ -153,7 +153,8 @@ func (im *Import) oneByOne(ctx context.Context, page *pageRun, report *Report, n
 	return nil
 }
 
-// mostNamed limits the keys that Run keeps in memory, so that it logs each refused row once.
+// Run logs each refused row once, so it keeps the keys of the logged rows in memory. mostNamed is the maximum number of
+// these keys. Further refused rows are not logged.
 const mostNamed = 100_000
 
 func (im *Import) count(report, tally *Report, named map[string]bool) {

@@ -20,8 +20,10 @@ type Config struct {
 	// a second entry. Name has at most 64 letters, digits, dots, hyphens and underscores.
 	Name string
 
-	// Table is the old table. Write "shop.process_log" if the old table is in another schema of the same server. The
-	// table must use a transactional engine, for example InnoDB. A pass checks the engine only if Take is set.
+	// Table is the old table, whose rows become entries. Write "shop.process_log" if the table is in another schema of
+	// the same server. If the field Take is set, the table must use a transactional engine, for example InnoDB. With
+	// another engine, a rollback would keep the update of a row that got no entry. So the Import then returns a
+	// *compensator.FieldError.
 	Table string
 
 	// Key is the table's primary key, or another unique column that is never NULL. The column holds integers, text or
@@ -35,10 +37,10 @@ type Config struct {
 	// Where is an SQL condition that selects the rows to take. The default is all rows.
 	Where string
 
-	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in the
-	// transaction that records the row's entry. After the update, the condition Where must no longer match the row, and
-	// the old scanner must no longer find it. If Take is empty, the old table stays unchanged, and each pass reads the
-	// whole table again.
+	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". The UPDATE runs in
+	// the transaction that records the row's entry. After the UPDATE, the condition Where must no longer match the row.
+	// The program that ran the rows of Table before must no longer find the row either. If Take is empty, Table stays
+	// unchanged, and each pass reads the whole Table again.
 	Take string
 
 	// Map returns the entry for a row. Map runs while the row is locked, so Map must not call other systems. Map may be

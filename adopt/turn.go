@@ -14,14 +14,15 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// pageRun handles the rows with onlyKeys, or else the next rows after afterKey.
+// pageRun handles one page of rows in one transaction. If the field onlyKeys is set, the page has the rows with these
+// keys. Otherwise the page has the next rows, whose keys come after the field afterKey.
 type pageRun struct {
 	*Import
 	dry      bool
 	afterKey *key
 	onlyKeys []key
 
-	keys      []key // keys of the rows that Where found
+	keys      []key // keys of the rows on the page
 	tally     *Report
 	takenKeys []key // keys of the rows that become entries, in the order of the field entries
 	entries   []compensator.NewEntry
@@ -137,7 +138,8 @@ func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error 
 			return err
 		}
 		if seen[k.text] {
-			return notUnique(k.text) // Both rows would share one entry.
+			// Two rows have this key, and an entry of the first row would also count as the entry of the second row.
+			return notUnique(k.text)
 		}
 		seen[k.text] = true
 		if err := t.takeRow(k, rows); err != nil {

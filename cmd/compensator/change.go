@@ -192,7 +192,8 @@ func newTooManyError(n string) error {
 	return newUsageError("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to, or add --all to act on all of them", n, admin.MaxEntries)
 }
 
-// names returns the lines of standard input for the single argument -.
+// names returns the names of the entries for a change. If the only argument is "-", the names are the lines of standard
+// input. Otherwise the arguments are the names.
 func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	if !slices.Contains(args, "-") {
 		return args, nil
@@ -260,8 +261,8 @@ func parse(name string) (namedEntry, error) {
 	return namedEntry{name, of, &seen}, nil
 }
 
-// findEntries finds the entries that a person has named. It does not read an entry whose name has a version. For each
-// absent entry, the result answers has an error.
+// findEntries finds the entries that a person has named. A name such as id:version already has all that a change needs,
+// so findEntries does not read that entry. For each entry that was not found, the result answers has an error.
 func (s *session) findEntries(ctx context.Context, names []string) (entries []pickedEntry, answers results, err error) {
 	parsed := make([]namedEntry, len(names))
 	var ids []compensator.EntryID

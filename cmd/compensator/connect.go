@@ -104,7 +104,8 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 
 func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
-// Only the command migrate sets create, which lets SQLite create a missing file.
+// sqliteDSN adds the settings that the command needs to a DSN of SQLite. If the parameter create is true, SQLite
+// creates a missing file. Only the command "migrate" asks for that.
 func sqliteDSN(dsn string, create bool) string {
 	file, query, _ := strings.Cut(dsn, "?")
 	settings, err := url.ParseQuery(query)
@@ -171,9 +172,9 @@ func actor() admin.Actor {
 type accessLevel int
 
 const (
-	readAccess    accessLevel = iota // the tables of the log can be read
-	operateAccess                    // in addition, the tables of Config.Operations exist
-	changeAccess                     // in addition, the server has passed the check for changes
+	readAccess    accessLevel = iota // the command can read the tables of the log
+	operateAccess                    // readAccess, and the tables of Config.Operations exist
+	changeAccess                     // operateAccess, and the server has passed the check for changes
 )
 
 type session struct {

@@ -35,7 +35,8 @@ func (p *program) newLimitsCommand() *cobra.Command {
 		})
 }
 
-// usedUpLimits prints an error of the database and returns no limits.
+// usedUpLimits returns the limits that allow no start now, by business type. If the database returns an error,
+// usedUpLimits prints the error and returns an empty map.
 func (p *program) usedUpLimits(ctx context.Context, s *session) map[string]admin.Limit {
 	limits, err := s.Limits(ctx, s.actor)
 	if err != nil {

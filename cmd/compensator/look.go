@@ -265,7 +265,9 @@ func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matc
 	if w.failure != (admin.Fingerprint{}) {
 		return s.readFailed(ctx, w, limit)
 	}
-	if w.LeasedOfAllTypes() { // A page of all types may lack entries, so no change begins with it.
+	// A listing of the running entries of all types may lack some entries. A change must not miss entries, so a change
+	// needs a type.
+	if w.LeasedOfAllTypes() {
 		return nil, false, newUsageError("--where running=yes wants a type")
 	}
 	filter := w.Filter
@@ -585,7 +587,9 @@ func (p *program) newHealthCommand() *cobra.Command {
 				}
 				if limit, isUsedUp := limits[t.Type]; isUsedUp && t.Overdue > 0 {
 					limited = append(limited, fmt.Sprintf("%s by %s, %s", t.Type, limit.Name, untilText(limit)))
-					continue // Other entries have just used up the limit, so these entries wait for it.
+					// The type is overdue only because other entries have used up its limit. So its overdue entries are
+					// no problem.
+					continue
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {

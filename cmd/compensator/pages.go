@@ -26,8 +26,8 @@ func (p *program) newPagesCommand() *cobra.Command {
 		if canWrite {
 			level = changeAccess
 		}
-		// Let finished entries run again, as the flag --again does for other commands. The pages ask for a confirmation
-		// before.
+		// Let a person run finished entries again, as the flag --again does for other commands. The pages ask for a
+		// confirmation before each repetition.
 		p.canRepeat, p.readOnly = canWrite, !canWrite
 		p.readTime = 0 // Use the short default of the Admin, because pages refresh every few seconds.
 		s, err := p.openSession(ctx, level)

@@ -48,7 +48,8 @@ const (
 
 var amountRights = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// May refuses an unknown amount and a currency without a limit if the role has Amounts.
+// May reports whether the policy gives a right to an actor. If the actor's role limits amounts, May returns false for
+// an unknown amount, and for a currency that the role does not list.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, subject admin.Subject) bool {
 	if p == nil {
 		return true
@@ -251,7 +252,7 @@ func (p *program) newSetPolicyCommand() *cobra.Command {
 	return cmd
 }
 
-// The name - means standard input.
+// read returns the content of the file with this name. If the name is "-", it returns standard input.
 func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)

@@ -23,7 +23,7 @@ const whereHelp = "type=refund,state=dead. Other keys: batch, business, ext, use
 type conditions struct {
 	admin.Filter
 	failure admin.Fingerprint // zero: any failure
-	keys    []string          // keys that were given
+	keys    []string          // keys in the text of --where, such as "type", in their order
 }
 
 // parseWhere splits each text into conditions at the commas. If the text after a comma does not begin with a key, the
@@ -54,7 +54,8 @@ func parseWhere(texts []string) (w conditions, err error) {
 	return w, nil
 }
 
-// check refuses conditions that cannot be combined. The errors of the Admin would name fields of its Filter.
+// check refuses conditions that cannot be combined. The Admin would refuse them too, but its error would name fields of
+// admin.Filter. The error of check names the keys of --where instead.
 func (w conditions) check() error {
 	if _, err := w.Narrowed(); err != nil {
 		return newUsageError("--where: %s", whereNames.Replace(plainText(err)))
