@@ -3,6 +3,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.age = fraction(backlogAge, "s", "Time since a process counted the waiting entries without a limit. Only with Operations.Statistics, and absent if no process has counted within five minutes.")
 	g.pastDue = fraction(casePastDue, "s", "Time since the due time of the case that was due first, by the clock of this process. 0 if no open case is past due. Only with Config.Operations.")
 	g.paused = fraction(typePaused, "s", "Time since a person paused the type. Absent if the type is not paused. Every process reports the same value. Only with Config.Operations.")
-	g.atRisk = fraction(caseAtRisk, "", "Sum of the known amounts of open cases, in the smallest unit of the currency, for the first 32 currencies. Every process reports the same value. Only with Config.Operations.")
+	g.atRisk = fraction(caseAtRisk, "{major_unit}", "Sum of the known amounts of open cases, in the major unit of the currency, for example dollars. Only the first 32 currencies. Every process reports the same value. Only with Config.Operations.")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (g *gauges) readCases(status *admin.Standing) (readings []reading) {
 		// The constant other stands for several currencies. Their amounts cannot be added, so there is no reading for
 		// them.
 		if name, _ := g.t.currencies.canonical(currency); name != other {
-			readings = append(readings, reading{g.atRisk, minor, labels{currency: name}})
+			readings = append(readings, reading{g.atRisk, minor / math.Pow10(admin.Decimals(name)), labels{currency: name}})
 		}
 	}
 	return readings

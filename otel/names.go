@@ -32,7 +32,7 @@ const (
 	reconcileEnqueued  = "compensator.reconcile.announced"
 	reconcilePolled    = "compensator.reconcile.polled"
 	caseOpen           = "compensator.case.open"
-	caseAtRisk         = "compensator.case.value_at_risk"
+	caseAtRisk         = "compensator.case.value_at_risk_major"
 	casePastDue        = "compensator.case.past_due"
 
 	system              = "compensator"

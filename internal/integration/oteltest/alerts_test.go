@@ -125,10 +125,10 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
   compensator_attempt_dropped_total{job="shop",instance="a",compensator_log="shop",messaging_destination_name="mail"} 400x20 _x34 400x5
 `},
 		"much is at risk": {load: well + `
-  compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 31822000x60
+  compensator_case_value_at_risk_major{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 318220x60
 `, pages: []string{"CompensatorValueAtRisk"}},
 		"a little is at risk": {load: well + `
-  compensator_case_value_at_risk{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 12900x60
+  compensator_case_value_at_risk_major{job="shop",instance="a",compensator_log="shop",compensator_currency="CNY"} 9999.99x60
 `},
 		"an outcome is unknown": {load: well + `
   compensator_case_open{job="shop",instance="a",compensator_log="shop",messaging_destination_name="transfer",compensator_case_kind="outcome unknown"} 0x30 1x30

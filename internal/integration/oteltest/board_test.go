@@ -196,8 +196,8 @@ func rows() [][]panel {
 			graph("Open cases", "Entries that wait for a person, by type and kind.", "short",
 				q{"sum by (messaging_destination_name, compensator_case_kind) (" + oncePerLog(`compensator_case_open{`+typed+`}`, ", messaging_destination_name, compensator_case_kind") + ")",
 					perType + " {{compensator_case_kind}}"}),
-			graph("Value at risk", "Known value of the open cases by currency, in the currency's smallest unit.", "short",
-				q{"sum by (compensator_currency) (" + oncePerLog(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
+			graph("Value at risk", "Known value of the open cases by currency, in the currency's major unit, for example dollars.", "short",
+				q{"sum by (compensator_currency) (" + oncePerLog(`compensator_case_value_at_risk_major{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
 		},
 		{
 			graph("Under way", "Running attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),

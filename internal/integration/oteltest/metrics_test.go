@@ -129,7 +129,7 @@ func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
 		"compensator.case.open{compensator.case.kind=dead,messaging.destination.name=refund}":                                                           1,
 		"compensator.case.open{compensator.case.kind=outcome unknown,messaging.destination.name=transfer}":                                              1,
-		"compensator.case.value_at_risk{compensator.currency=CNY}":                                                                                      12900,
+		"compensator.case.value_at_risk_major{compensator.currency=CNY}":                                                                                129,
 		"compensator.instances{compensator.instance.state=live}":                                                                                        1,
 		"compensator.instances{compensator.instance.state=gone}":                                                                                        0,
 		"compensator.queue.up{}": 1,
@@ -174,7 +174,7 @@ func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 		for series, want := range map[string]int{
 			"compensator.entry.waiting{compensator.log=%s,compensator.state=dead,messaging.destination.name=refund}": n,
 			"compensator.case.open{compensator.case.kind=dead,compensator.log=%s,messaging.destination.name=refund}": n,
-			"compensator.case.value_at_risk{compensator.currency=CNY,compensator.log=%s}":                            100 * n,
+			"compensator.case.value_at_risk_major{compensator.currency=CNY,compensator.log=%s}":                      n,
 			"compensator.case.past_due{compensator.log=%s}":                                                          0,
 			"compensator.reconcile.announced{compensator.log=%s}":                                                    n,
 		} {
@@ -202,17 +202,34 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	}
 	c, refunds := deadRefunds(t, telemetry, observe.Observer{}, worth)
 	for i := range 34 {
-		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
+		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("Q%c%c", 'A'+i/26, 'A'+i%26))})
 	}
 	var atRisk []string
 	for series, worth := range collect(t, reader) {
-		if strings.HasPrefix(series, "compensator.case.value_at_risk") {
+		if strings.HasPrefix(series, "compensator.case.value_at_risk_major") {
 			atRisk = append(atRisk, series)
-			assert.EqualValues(t, 100, worth, series)
+			assert.EqualValues(t, 1, worth, series)
 		}
 	}
 	assert.Len(t, atRisk, 32)
-	assert.NotContains(t, atRisk, "compensator.case.value_at_risk{compensator.currency=_OTHER}")
+	assert.NotContains(t, atRisk, "compensator.case.value_at_risk_major{compensator.currency=_OTHER}")
+}
+
+func TestValueAtRiskIsInTheMajorUnitOfTheCurrency(t *testing.T) {
+	t.Parallel()
+	telemetry, reader := unbounded(t)
+	worth := func(e *compensator.Entry) (compensator.Amount, error) {
+		return compensator.Amount{Minor: 12345, Currency: string(e.IdempotencyKey)}, nil
+	}
+	c, refunds := deadRefunds(t, telemetry, observe.Observer{}, worth)
+	want := map[string]float64{"JPY": 12345, "CNY": 123.45, "KWD": 12.345, "CLF": 1.2345}
+	for currency := range want {
+		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(currency)})
+	}
+	series := collect(t, reader)
+	for currency, value := range want {
+		assert.InDelta(t, value, series["compensator.case.value_at_risk_major{compensator.currency="+currency+"}"], 1e-9, currency)
+	}
 }
 
 func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer observe.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {

@@ -156,7 +156,7 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 
 // The gauges from the database are the same in every process and absent while the database does not answer. The value
 // is true if the gauge is a count.
-var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
+var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk_major": true,
 	"compensator_type_paused_seconds": true, "compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
 
 // Each process reports the gauges of its log, so a query must take the maximum per job and log, and may then add up the
