@@ -64,7 +64,9 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := c.features.Begin(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	// Start the rounds of cases before those of the purge, because a purge takes all the time that is left.
+	// Start the rounds of cases before those of the purge. One goroutine runs all rounds that are due at the same time,
+	// in the order of the calls below. A round of the purge may last for the time keepFor. Rounds after the purge would
+	// have to wait for its end.
 	if cfg.Operations != nil {
 		if err := c.startCaseRounds(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -165,10 +167,10 @@ func (c *Compensator) Name() string { return c.cfg.Name }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits up to 5 s for requests that a server has not answered yet. Then it closes Config.Store, Config.Queue and
-// the connections that the library opened. It does not close Config.DB and Config.Redis. Call Close after Run has
-// returned. After Close, Run, Record and all changes return ErrClosed. A second Close returns nil. Entries that have
-// not run stay in the database for the next process.
+// Close waits up to 5 s for the database and Redis to answer requests that the library has sent. Then Close closes
+// Config.Store, Config.Queue and the connections that the library opened. Config.DB and Config.Redis stay open. Call
+// Close after Run has returned. After Close, Run, Record and all methods that change an entry return ErrClosed. A
+// second Close returns nil. Entries that have not run stay in the database for the next process.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

@@ -90,11 +90,11 @@ type Config struct {
 	Middleware      []Middleware      // Middleware wraps all handlers and compensations, except batch handlers. The first middleware is the outermost
 	BatchMiddleware []BatchMiddleware // BatchMiddleware wraps all batch handlers. The first BatchMiddleware is the outermost
 
-	// Store replaces DB, in unit tests and simulations: see package compensatortest. Close closes the Store. If New
-	// finds the Config valid but fails later, New closes the Store.
+	// Store replaces DB, in unit tests and simulations: see package compensatortest. Compensator.Close closes the
+	// Store. If New finds the Config valid but fails later, New closes the Store.
 	Store processlog.Store
 
-	Queue processlog.Queue // Queue replaces Redis, in unit tests and simulations. Close closes the Queue
+	Queue processlog.Queue // Queue replaces Redis, in unit tests and simulations. Compensator.Close closes the Queue
 }
 
 const hardMaxContent = 8 << 20

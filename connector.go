@@ -90,7 +90,7 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 // the inquiry into the context of the first statement that it sends through the handle. If the statement arrives at a
 // ScopedTx, the ScopedTx fills in the inquiry.
 type inquiry struct {
-	c        *Compensator // the Compensator that was called
+	c        *Compensator // the Compensator whose method makes the inquiry, for example Record
 	ref      Ref          // the entry to change; nil for Record
 	scopedTx *ScopedTx
 	refusal  error
@@ -98,7 +98,8 @@ type inquiry struct {
 
 type inquiryKey struct{}
 
-// inquire returns nil for a *sql.Tx or a ScopedTx, which need no inquiry.
+// inquire puts a new inquiry about tx into a context: see the type inquiry. If tx is a *sql.Tx or a ScopedTx, inquire
+// returns ctx and nil. In this case the library knows without an inquiry whether tx is a ScopedTx.
 func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil

@@ -49,7 +49,7 @@ type Entry struct {
 	owner *Compensator    // the Compensator that gave this entry to a handler; otherwise nil
 	row   *processlog.Row // row of the attempt, if a handler has this entry; otherwise nil
 
-	beginTx func() (*ScopedTx, error) // begins the transaction of a handler of HandleCall; otherwise nil
+	beginTx func() (*ScopedTx, error) // begins the handler's transaction, if HandleCall registered the handler; nil in all other cases
 }
 
 func entryOf(row *processlog.Row, codec Codec) *Entry {
@@ -121,7 +121,8 @@ func (e *Entry) Decode(v any) error {
 
 // Codec encodes values as content and decodes them. Its methods are called concurrently.
 type Codec interface {
-	// Marshal encodes a value. An error refuses the recording.
+	// Marshal encodes a value. If Marshal returns an error, the library does not store the value. For example, Record
+	// then returns an error and records nothing.
 	Marshal(v any) ([]byte, error)
 
 	// Unmarshal decodes data into v, which is a pointer. It must not keep data.

@@ -216,8 +216,12 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// An Entry has each field of a Row, except the fields about the lease and Faults. entryOf copies each field of an
-// Entry, and its JSON has each of them. If Row.Draft copies a field from a row to a draft, Draft.Row copies it back.
+// An Entry has each field of a Row, except the fields about the lease and Faults. No copy may lose a field. The test
+// checks three copies:
+//
+//   - entryOf copies each field from a Row to an Entry.
+//   - The JSON of an Entry has each field of the Entry.
+//   - Row.Draft copies some fields from a Row to a Draft. Draft.Row copies each of these fields back.
 func TestEntryHasEveryFieldOfARow(t *testing.T) {
 	var row processlog.Row
 	fill(t, reflect.ValueOf(&row).Elem())

@@ -398,7 +398,7 @@ func ExampleType_CancelTx() {
 	case err == nil: // paid exactly once
 	case errors.Is(err, errNotUnpaid): // The order's row shows the reason: the order was paid before, or the payment came after it was closed.
 	case errors.As(err, &late): // Too late to cancel. If late.State is succeeded, the order is closed. In any other state, a person must decide.
-	case errors.Is(err, compensator.ErrNotFound): // No entry has this key. It was recorded with another key, or it was purged.
+	case errors.Is(err, compensator.ErrNotFound): // No entry has this key. Perhaps Record used another key, or the entry was purged.
 	case errors.Is(err, compensator.ErrCommitUnknown): // The result is unknown. The request may be sent again.
 	default:
 		log.Print(err) // Nothing was changed.
@@ -433,7 +433,7 @@ func ExampleType_CompleteTx() {
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotencyKey("send-42")); err != nil {
-			return err // Complete the entry first. For a second delivery, ErrAlreadySucceeded rolls the transaction back.
+			return err // Complete the entry before the INSERT. After a second delivery, err is ErrAlreadySucceeded, and InTx rolls back.
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO received (id) VALUES (?)", 42)
 		return err

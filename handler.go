@@ -92,13 +92,17 @@ func (i Item[T]) Context() context.Context {
 }
 
 // HandleBatch registers a handler for several entries at once: see BatchFunc. The context of the handler belongs to the
-// batch. It ends with ErrTimeout or ErrStopping. It does not end when one of several entries is cancelled or loses its
-// lease. Item.Context also has the values that Config.Propagator carried with one entry.
+// batch. This context ends with ErrTimeout or ErrStopping. If the batch has several entries, the context does not end
+// when one of them is cancelled or loses its lease.
 //
-// If a call with several entries panics, returns an error after its timeout, or returns a wrong number of errors, it
-// spends no attempt. Each of its entries runs again alone, and that run counts.
+// Config.Propagator carries values, for example a trace, from Record to the handler. Each entry of a batch has its own
+// values, so the context of the batch has none of them. Item.Context returns the context of the batch with the values
+// of one entry.
 //
-// HandleBatch returns the errors of Handle.
+// A call with several entries spends no attempt if the handler panics, returns an error after its timeout, or returns a
+// wrong number of errors. Each entry of this call then runs again alone. Only the run alone counts.
+//
+// HandleBatch returns the same errors as Handle.
 func HandleBatch[T any](ctx context.Context, c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg *BatchConfig[T]) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -325,7 +329,7 @@ func (c *Compensator) fitPool(businessType string, s *settings, runsTx, undoesTx
 
 type poolShare struct {
 	businessType string
-	calls        int // how many entries of the type may run at once: its Concurrency, which fitPool may have lowered, or Limit.Concurrent if that is less
+	calls        int // how many entries of the type may run at once: Concurrency, or less if Limit.Concurrent is less. fitPool may have lowered Concurrency
 	wanted       int // how many entries of the type could run at once if the pool were large enough, so that fitPool lowered nothing
 	// heldByHandler is true if each running handler of the type holds a connection of the pool from its beginning to
 	// its end. If it is false, handlers hold no connection all the time. Then only the compensations of the type hold
@@ -355,7 +359,8 @@ func (p *poolShares) add(share poolShare) {
 	p.list = append(p.list, share)
 }
 
-// warnOfPool logs a warning only if it differs from the last one. Run calls it, because only then are all types known.
+// warnOfPool warns if transactional handlers may hold all connections of the pool. It does not repeat the warning that
+// it logged last. Run calls warnOfPool, because all types are known only when Run begins.
 func (c *Compensator) warnOfPool() {
 	if c.cfg.DB == nil {
 		return
@@ -382,8 +387,10 @@ func (c *Compensator) warnOfPool() {
 	case size == 0, calls <= size-2:
 		return
 	case !shrunk && (len(handlers) < 2 || size <= 3):
-		// A single type needs no warning, because fitPool has lowered its Concurrency to what the pool allows. In a
-		// pool of at most 3 connections, handlers are expected to wait for a connection.
+		// No warning is needed, for one of two reasons:
+		//
+		//   - Only one type has such handlers. fitPool has lowered its Concurrency to what the pool allows.
+		//   - The pool has at most 3 connections. In such a small pool, handlers are expected to wait for a connection.
 		return
 	}
 	advice := fmt.Sprintf("SetMaxOpenConns to %d and more", wanted+2) // A larger pool also raises the Concurrency that fitPool has lowered.

@@ -185,8 +185,9 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd pauses, and then reads an entry until it has ended or is gone. It returns the pause to use for the next
-// entry.
+// awaitEnd reads an entry again and again until the entry has ended or is gone. It pauses before each read. The
+// parameter pause is the first pause, and each further pause is longer, up to a second. awaitEnd returns the pause to
+// use for the next entry.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !sleep.For(ctx, pause) {
@@ -224,8 +225,10 @@ func (c *Compensator) checkBatch(ctx context.Context, row *processlog.Row, batch
 	return c.snoozeUntilEnded(ctx, row, batchID)
 }
 
-// snoozeUntilEnded makes the follow-up of a batch wait again while the batch has an open entry. Each wait is an eighth of
-// the follow-up's age. So the follow-up runs at most an eighth of that age after the end of the batch.
+// snoozeUntilEnded snoozes an entry that must run after a batch: see HandlerConfig.AfterBatch. If the batch still has
+// an open entry, snoozeUntilEnded returns a Snooze. The snooze lasts an eighth of the age that the snoozed entry has
+// now, but at least 500 ms and at most a minute. After the end of the batch, the snoozed entry runs as soon as its
+// current snooze is over.
 func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {
@@ -238,8 +241,9 @@ func (c *Compensator) snoozeUntilEnded(ctx context.Context, row *processlog.Row,
 	return nil
 }
 
-// Health asks the database and the queue at the same time. The database may answer until ctx ends. The queue may answer
-// for half of that time and for at most 2 s. Health also works while Run does not run.
+// Health asks the database and the queue at the same time. Health waits for the answer of the database until ctx ends.
+// It waits for the answer of the queue for half of the time that ctx has left, and for at most 2 s. Health also works
+// while Run does not run.
 func (c *Compensator) Health(ctx context.Context) observe.Health {
 	h := c.features.Health(ctx)
 	h.History, h.OpenBreakers, h.Limited, h.Paused = c.features.Lost(), c.features.OpenBreakers(), c.features.Limited(), c.features.Paused()

@@ -16,9 +16,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Only one process purges in each slot of length keepEvery. The mark, a row in the database, holds the latest slot. The
-// process that moves the mark to a slot purges in this slot. A round deletes keepStep entries at a time. After each
-// deletion, the round pauses for keepRest times as long as the deletion took. The round ends after keepFor.
+// Purging runs in rounds. A round may begin at each multiple of keepEvery. This time is called a slot. A row in the
+// database, the mark, holds the latest slot whose round has begun. The process that moves the mark to a new slot runs
+// the round, so no other process purges for this slot.
+//
+// A round deletes up to keepStep entries at a time. After each deletion, the round pauses. The pause is keepRest times
+// the duration of the deletion. The round ends when the time keepFor has passed since the slot.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
@@ -99,8 +102,9 @@ func (c *Compensator) startPurgingLimit(ctx context.Context, l *Limit) error {
 	}))
 }
 
-// forKeepFor returns a round whose context ends keepFor after the round has begun. A late round may then overlap with
-// the next round, which does no harm.
+// forKeepFor limits the duration of the function round to the constant keepFor. It returns a function that calls round
+// with a context of this duration. The duration counts from this call and not from the slot. So a round that begins
+// late may overlap with the next round, which does no harm.
 func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx context.Context, slot, end time.Time) error {
 	return func(ctx context.Context, slot, _ time.Time) error {
 		ctx, cancel := context.WithTimeout(ctx, keepFor)
@@ -109,8 +113,10 @@ func forKeepFor(round func(ctx context.Context, slot time.Time) error) func(ctx 
 	}
 }
 
-// startRounds starts a loop for a mark, unless the mark already has one. It holds no mutex while it reads from the
-// database. A second caller waits for the first caller, and tries again if the first caller failed.
+// startRounds starts a loop that calls the function round at regular times: see startSlotLoop. The parameter mark is
+// the name of a row in the database that holds the time of the latest round. If a loop for this mark runs already,
+// startRounds does nothing. startRounds holds no mutex while it reads from the database. A second caller waits for the
+// first caller, and tries again if the first caller failed.
 func (c *Compensator) startRounds(ctx context.Context, mark string, interval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -128,9 +134,12 @@ func (c *Compensator) startRounds(ctx context.Context, mark string, interval tim
 	return err
 }
 
-// startSlotLoop calls the function round at regular times, called slots. In each slot, only the process that moves the
-// mark in the database calls round. The parameter interval is the time between two slots. In a process without work,
-// idleInterval replaces interval: see features.Set.Busy.
+// startSlotLoop starts a loop that calls the function round at regular times. These times are called slots. The
+// parameter interval is the time between two slots. In a process without work, idleInterval replaces interval: see
+// features.Set.Busy.
+//
+// Several processes may run the same loop. The parameter mark is the name of a row in the database that holds the
+// latest slot. For each slot, only the process that moves this row to the slot calls round.
 func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, idleInterval time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	next := func(after time.Time) time.Time {
 		if c.features.Busy() {
@@ -149,8 +158,9 @@ func (c *Compensator) startSlotLoop(ctx context.Context, mark string, interval, 
 		}})
 }
 
-// takeSlot moves a mark to a slot, and returns false if another process has moved the mark first. If this process is
-// killed after takeSlot, no process runs the round of this slot.
+// takeSlot reserves the round of a slot for this process. A slot is a time. takeSlot writes the slot into the row in
+// the database that the parameter mark names. The result is false if another process has written the row first. If this
+// process is killed after takeSlot, no process runs the round of this slot.
 func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

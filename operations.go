@@ -172,7 +172,7 @@ func (c *Compensator) settings() func(ctx context.Context) ([]processlog.Setting
 // draftCase drafts the case of a dead entry. The parameter unknown says that the effect of the entry may or may not
 // have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
-	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut
+	scrubbed := processlog.FitError(c.scrubLong(lastError)) // FitError cuts the text, so scrub first: half a secret is not recognised as one
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
 		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), scrubbed)}
 	if kept := processlog.FitCaseError(scrubbed); kept != processlog.FitCaseError(lastError) {
@@ -245,7 +245,7 @@ func (c *Compensator) applyRules(text string) (scrubbed string) {
 const (
 	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
-	caseIdle     = 12 * time.Minute // instead of caseEvery, for a process that is idle; an hour is a multiple of both
+	caseIdle     = 12 * time.Minute // replaces caseEvery in an idle process. An hour must be a multiple of caseEvery and of caseIdle, so that a round begins at each full hour
 	caseStep     = 500
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
@@ -269,9 +269,10 @@ func (c *Compensator) startCaseRounds(ctx context.Context) error {
 }
 
 // A row of statistics holds the counts of a type for one minute in one process. To fold rows means to replace several
-// rows by one row with their sums. A round folds the rows of all processes for a minute into one row. The first round
-// of a process also folds minutes into hours, and deletes old hours. So does the first round of each hour. Only one
-// process runs a round in each period of length statEvery.
+// rows by one row with their sums. A round first folds the rows that several processes have written for the same
+// minute. Two kinds of rounds then also fold minutes into hours, and delete old hours: the first round of a process,
+// and a round at a full hour. The constant statEvery is the time between two rounds. Each round runs in one process
+// only.
 const (
 	statsMark     = " statistics" // cannot be the name of a business type
 	statEvery     = 5 * time.Minute
@@ -354,7 +355,7 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 		err := runSteps(step)
 		errs = append(errs, err)
 		if refused := new(processlog.RefusedError); err != nil && !errors.As(err, &refused) {
-			break // A *RefusedError is about single cases, so the other steps go on.
+			break // The database itself fails, so skip the other steps. A *RefusedError, in contrast, concerns only single cases.
 		}
 	}
 	return errors.Join(errs...)
@@ -368,9 +369,10 @@ func runSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing opens a case for each dead entry that has no open case, for up to caseStep entries in one call. It skips
-// entries that are locked or have changed. The result n is the number of entries that openMissing has read. If it
-// opened no case, n is 0, so that runSteps does not call openMissing again.
+// openMissing opens cases for dead entries that have no open case. One call reads up to caseStep of these entries. It
+// skips entries that are locked or have changed. The result n is the number of entries that the call has read,
+// including the skipped entries. There is one exception: n is 0 if the call has opened no case. Then runSteps does not
+// call openMissing again.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {

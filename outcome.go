@@ -16,9 +16,11 @@ import (
 // has no compensation.
 func Permanent(err error) error { return verdict.Permanent(err) }
 
-// RetryAfter returns an error that counts as a failure. d is the time until the next attempt, which the library keeps
-// between 100 ms and 100 years. If d is 0 or less, the type's schedule decides. There is one exception: if err comes
-// from Unavailable, the returned error counts like err. d is then the time for which the service is down.
+// RetryAfter returns an error that counts as a failure. The parameter d is the time until the next attempt. The library
+// keeps d between 100 ms and 100 years. If d is 0 or less, the type's Retry decides.
+//
+// An error from Unavailable is an exception. If err comes from Unavailable, the returned error counts like err, and d
+// is the time for which the service is down.
 func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d, err) }
 
 // Snooze returns an error that makes the entry run again later. The error counts as no failure and spends no attempt. d
@@ -28,10 +30,11 @@ func RetryAfter(d time.Duration, err error) error { return verdict.RetryAfter(d,
 func Snooze(d time.Duration) error { return verdict.Snooze(d) }
 
 // Unavailable returns an error which says that the handler needs something that is down, for example a service. The
-// error spends no attempt, and the entry keeps err as its LastError. The first wait is as long as after Snooze(0). If
-// that is shorter than a random time between 2 and 4 seconds, the library waits for the random time. Each further wait
-// is about twice as long, up to 2 minutes. The number of waits has no limit. But once the entry is older than
-// HandlerConfig.MaxWait, Unavailable counts as a failure.
+// error spends no attempt, and the entry keeps err as its LastError.
+//
+// The type's Retry decides the first wait, as after Snooze(0). But the first wait is at least a random time between 2
+// and 4 seconds. Each further wait is about twice as long as the wait before, up to 2 minutes. The number of waits has
+// no limit. But once the entry is older than HandlerConfig.MaxWait, Unavailable counts as a failure.
 func Unavailable(err error) error { return verdict.Unavailable(err) }
 
 // VerdictOf returns what err asks the library to do. The outcome of the entry also depends on its attempts and its
@@ -51,7 +54,8 @@ func Exponential(base, limit time.Duration) Retry {
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
 // Steps returns a Retry that waits for the n-th element of delays after the n-th failure. If there are more failures
-// than delays, the last delay repeats. Without delays, each wait is 100 ms.
+// than delays, the last delay repeats. If delays is empty, the Retry returns 0. The library then waits for its minimum,
+// 100 ms.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {

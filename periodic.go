@@ -86,9 +86,9 @@ func SlotKey(businessType string, slot time.Time) IdempotencyKey {
 	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records one entry for each slot. A slot's key may belong to an entry of another type. recordSlots skips
-// this slot, and adds an error to the slice taken. The result err would roll back the transaction, and the mark would
-// never move past the slot. So recordSlots does not return this error as err.
+// recordSlots records one entry for each slot. An entry of another type may already have the key of a slot. recordSlots
+// then skips this slot, and adds an *OtherTypeError to the result taken. It does not return this error as err, because
+// err rolls the transaction back. The mark would then stay before this slot, and no later slot would get an entry.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {

@@ -170,7 +170,8 @@ func (p program) Local(row *processlog.Row) operating.Local {
 	}
 	if t := p.engine.TypeNamed(row.BusinessType); t != nil {
 		local.Handler, local.Slots, local.BatchWait = true, t.Concurrency, t.Linger()
-		// A claim also takes slots while it searches. So the type is full only if handlers run, too.
+		// A claim may hold all slots while it searches for entries, although no handler runs. So the type counts as
+		// full only if handlers run, too.
 		running := p.engine.Held(func(a engine.HeldAttempt) bool { return a.Type == t && !a.Returned })
 		local.Full = t.CallsAllowed() > 0 && t.Slots().Available() == 0 && len(running) > 0
 		local.Hold = p.features.ClaimHold(t, row.DeliveryCount)

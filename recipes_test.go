@@ -57,8 +57,9 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 	}
 }
 
-// With Snooze, the handler runs again later and asks for the answer. A snooze is no failure and costs no attempt. The
-// handler must limit the total time itself.
+// The bank may answer much later. The handler asks the bank for its answer. If the bank has not decided yet, the
+// handler returns Snooze, and asks again in its next run. A snooze is no failure and costs no attempt. The handler must
+// limit the total time itself.
 func ExampleSnooze() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -116,8 +117,9 @@ func ExampleHandle_renamed() {
 	// closed 42 of type close_order
 }
 
-// The old version drops a new field when it decodes an entry. If the loss of the field would be wrong, declare a new
-// type. A process leaves entries that it cannot decode to other processes.
+// Two versions of a program may run at the same time. The old version drops a new field when it decodes an entry. If
+// the loss of the field would be wrong, declare a new type. If a process cannot decode an entry at all, the entry waits
+// for a process that can.
 func ExampleHandle_versions() {
 	ctx := context.Background()
 	c, runUntil := recipe()
@@ -175,7 +177,8 @@ func Example_gracefulStop() {
 	// Output: stopped: <nil>
 }
 
-// The entry that marks the message as processed commits together with the rows.
+// A consumer stores the rows of each message once, even if the broker delivers the message twice. Once records an entry
+// that marks the message as processed. This entry commits in the same transaction as the rows.
 func ExampleType_Once() {
 	ctx := context.Background()
 	c, _ := recipe()
@@ -367,8 +370,9 @@ func ExampleBatch_Wait() {
 	// true 1 <nil>
 }
 
-// Entries of one account run one at a time, in the order of their ids. A booking changes the account's row before it
-// records the entry. This row lock makes the order of the ids the order of the commits.
+// Entries of one account run one at a time, in the order of their ids. A booking first changes the account's row, and
+// then records the entry. The change locks the row until the commit. So the next booking of the account waits for this
+// commit, and its entry gets a later id. The order of the ids is the order of the commits.
 func ExampleTypeConfig_serial() {
 	ctx := context.Background()
 	c, runUntil := recipe()

@@ -32,7 +32,8 @@ type Options struct {
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. Record turns At into a delay by the clock of this process
 
 	// BatchID, BusinessID, BusinessExtID and UserID help people to find the entry. Each has at most 64 characters. The
-	// library only shows and searches these four values, except that HandlerConfig.AfterBatch waits for a BatchID.
+	// library only shows these four values and searches for them. BatchID has one more use: HandlerConfig.AfterBatch
+	// returns a BatchID, and then makes its entry wait until all entries with this BatchID have ended.
 	BatchID       string // id of a group of entries, for example of all entries of one upload. A BatchID has no trailing space
 	BusinessID    string // id of the thing that the work changes, for example an order id
 	BusinessExtID string // a second id of the thing that the work changes, for example the id of a payment at a partner
@@ -129,17 +130,20 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (firs
 // entries exist if, and only if, the transaction commits. tx is any handle with ExecContext and QueryContext. Without
 // an open transaction Record returns ErrNoTransaction. Record checks all entries before it sends anything.
 //
-// After any error except ErrDuplicate, roll back. This holds for a *FieldError, too, although nothing was sent. A
-// Connector and InTx enforce it: the commit then returns ErrNotRecorded. To continue without the entry, roll back to a
-// savepoint that was set before the call.
+// After any error except ErrDuplicate, roll back. Also roll back after a *FieldError, although nothing was sent. A
+// Connector and InTx enforce the rollback: a commit fails and returns ErrNotRecorded. To continue without the entry,
+// roll back to a savepoint that was set before the call.
 //
 // An idempotency key may exist already, in the table or earlier in the same call. Then the event was recorded before,
-// and Record writes no second entry. By default this is not an error: see Recorded. With Options.FailOnDuplicate,
-// Record returns ErrDuplicate. With TypeConfig.RefuseOtherContent, Record returns ErrOtherContent if the contents
-// differ. If the key belongs to another type, Record returns an *OtherTypeError, because otherwise this event would
-// have no entry.
+// and Record writes no second entry. The following rules say whether this is an error:
 //
-// An invalid entry is a *FieldError. Record reports all of them at once. After Close, Record returns ErrClosed.
+//   - By default, this is no error: see Recorded.
+//   - With Options.FailOnDuplicate, Record returns ErrDuplicate.
+//   - With TypeConfig.RefuseOtherContent, Record returns ErrOtherContent if the contents differ.
+//   - If the key belongs to an entry of another type, Record always returns an *OtherTypeError. That entry is about
+//     another event, so the event of this call would stay without an entry.
+//
+// Record reports all invalid entries at once, each with a *FieldError. After Close, Record returns ErrClosed.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)
@@ -157,7 +161,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		return nil, preventCommit(watch, describeNoTransaction(tx, err))
 	}
 	if watch != nil {
-		rec.Reserve() // the library can return the slots only if it sees the end of the transaction
+		rec.Reserve() // a rollback must free the reserved slots, and watch reports the rollback
 	}
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	watch = inquiry.endOr(watch)
@@ -179,8 +183,8 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, inquiry := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
 	if watch == nil && inquiry != nil {
-		// No statement was sent yet, so it is unknown whether tx wraps a ScopedTx. Probe sends a statement. A ScopedTx
-		// that gets the statement reports itself to the inquiry.
+		// tx may wrap a ScopedTx, and the library has sent no statement that would show this. So send a statement with
+		// Probe. If the statement reaches a ScopedTx, the ScopedTx enters itself into the inquiry, which ctx carries.
 		_ = c.store.Probe(ctx, tx)
 	}
 	return preventCommit(inquiry.endOr(watch), err)

@@ -155,13 +155,17 @@ func (t *ResultType[T, R]) Wait(ctx context.Context, ref Ref) (*Entry, R, error)
 }
 
 // Wait waits for the end of an entry and returns the entry. Call it after the commit of the entry. Run need not run in
-// this process. Calls that wait at once share their reads: one statement reads up to 500 entries.
+// this process. If many calls wait at the same time, they share their reads: one statement reads up to 500 entries.
 //
-// Wait returns at once if the entry ends in this process. It also returns at once if the entry ends in another process,
-// both use Redis, and the type has a result: see HandleResult. Otherwise it reads the entry every 50 ms. After 4 s it
-// reads less often, and after 40 s every second.
+// Wait returns as soon as the entry ends in these two cases:
+//
+//   - The entry ends in this process.
+//   - The entry ends in another process, both processes use Redis, and the type has a result: see HandleResult.
+//
+// In all other cases Wait reads the entry every 50 ms. After 4 s it reads less often, and after 40 s every second.
 //
 // Wait returns one of these errors:
+//
 //   - a *StateError, together with the entry, if the entry ended without success: it is dead, cancelled, compensated or
 //     settled manually. A dead entry may succeed later, if a person requeues it;
 //   - ErrNotFound if there is no such entry, or its transaction has not committed yet;

@@ -20,12 +20,11 @@ import (
 )
 
 // ScopedTx is a transaction that only the library begins and ends. The function of InTx and transactional handlers may
-// use it until they return.
+// use it until they return. Use a ScopedTx in one goroutine at a time.
 //
 // If the server rolls the transaction back, the library sends no more statements. Every later statement returns
 // ErrTxAborted. Statements of a *sql.Stmt that was prepared before return this error, too. If one of your own
-// statements ends the transaction (COMMIT, DDL), every later statement returns ErrNoTransaction. Use it in one
-// goroutine at a time.
+// statements ends the transaction (COMMIT, DDL), every later statement returns ErrNoTransaction.
 type ScopedTx struct {
 	c   *Compensator // the Compensator that began this transaction
 	tx  processlog.Transaction
@@ -91,7 +90,7 @@ func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
 	})
 	if err := missingMethod(ok, "StmtContext"); err != nil {
-		panic(err) // Only package sql can put an error into a *sql.Stmt, so StmtContext cannot return this one.
+		panic(err) // StmtContext has no error result, and cannot put err into a *sql.Stmt: only package sql can do so.
 	}
 	return tx.StmtContext(ctx, stmt)
 }
@@ -147,9 +146,10 @@ func withHandlerEntry(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, handlerKey{}, e)
 }
 
-// refuseOwn refuses to complete the entry of the transactional handler that ctx belongs to. After Complete the entry
-// would have ended, so the handler's transaction could not store the entry's success. This transaction would be rolled
-// back, with the writes of the handler.
+// refuseOwn refuses a change by which a running transactional handler would complete its own entry. If a transactional
+// handler makes the change, ctx carries the entry of this handler. The change would end the entry, and the handler's
+// transaction could then not store the entry's success. So the library would roll this transaction back, with the
+// writes of the handler.
 func (c *Compensator) refuseOwn(ctx context.Context, ch processlog.Change) error {
 	if ch.Action != processlog.ActionComplete && ch.Action != processlog.ActionSettleManually {
 		return nil
@@ -223,9 +223,10 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: unwatched, unwatched: unwatched}, nil
 }
 
-// markInTransaction marks a context as used inside an open transaction, if the store uses SQLite. A SQLite file has
-// only one writer at a time, so each transaction waits for its turn. A transaction under the marked context must not
-// wait, because the open transaction of its own caller has the turn.
+// markInTransaction marks a context for work inside an open transaction, if the store uses SQLite. A SQLite file has
+// only one writer at a time, so each transaction waits for its turn. The open transaction has the turn until it ends. A
+// second transaction under the marked context must not wait for a turn: the open transaction cannot end before the work
+// inside it is done.
 func (c *Compensator) markInTransaction(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
@@ -344,8 +345,8 @@ func (c *Compensator) WithRetry(ctx context.Context, proof IdempotencyKey, fn fu
 // whether the transaction committed.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[proofKey]int  // number of calls of WithRetry that run now, by their proof; guarded by mu
-	byOnce map[proofKey]bool // proofs with which Once was called; guarded by mu
+	calls  map[proofKey]int  // for each proof, an idempotency key, the number of calls of WithRetry that run now; guarded by mu
+	byOnce map[proofKey]bool // true for each proof that was passed to the method Type.Once; guarded by mu
 }
 
 type proofKey struct {
@@ -353,8 +354,9 @@ type proofKey struct {
 	id          IdempotencyKey
 }
 
-// allProofs holds the proofs of the WithRetry calls of all Compensators in this process. Two Compensators may use the
-// same log, so a transaction of WithRetry may call Once of another Compensator.
+// allProofs holds the proofs of the WithRetry calls of all Compensators in this process. A proof is an idempotency key.
+// All Compensators share this variable, because two of them may use the same log. A transaction under WithRetry of one
+// Compensator may then call the method Type.Once for a type of the other.
 var allProofs proofs
 
 func (p *proofs) register(proof proofKey) (done func()) {
@@ -417,8 +419,9 @@ type transactionEnd interface {
 	Taint(err error)             // makes the commit fail with err
 }
 
-// unwatchedEnd is the end of a library transaction on a Store whose connections report nothing. It does not see an
-// error that occurs while rows are read.
+// unwatchedEnd finds out how a transaction of the library ends if the connections of the Store do not report this. It
+// looks at the errors that the methods of ScopedTx return. It does not see an error that occurs later, while the caller
+// reads rows.
 type unwatchedEnd struct {
 	hooks   []func(txwatch.Outcome)
 	aborted error // the error with which the server has ended the transaction

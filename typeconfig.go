@@ -119,8 +119,9 @@ type BatchConfig[T any] struct {
 
 	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries that share its call. While
 	// entries wait, the library counts the due entries in the database at intervals. An interval is an eighth of
-	// BatchWait, but at least 10 ms and at most 250 ms. The library starts a call when it counts BatchSize entries. If
-	// a wait had begun before Run starts, Run continues this wait. Default 0 (no wait), at most the Lease of the type.
+	// BatchWait, but at least 10 ms and at most 250 ms. The library starts a call when it counts BatchSize entries. The
+	// wait of an entry begins when the entry is due, even if no process runs at that time. Default 0 (no wait), at most
+	// the Lease of the type.
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.
@@ -250,7 +251,7 @@ func (b Breaker) validate() (problems []error) {
 	if b.Of < 1 || b.Of > 1000 {
 		problems = append(problems, &FieldError{Field: "Breaker.Of", Reason: fmt.Sprintf("%d is not between 1 and 1000", b.Of)})
 	}
-	if !(b.Share > 0 && b.Share <= 1) { // also false for NaN
+	if !(b.Share > 0 && b.Share <= 1) { // This condition is also true if Share is NaN.
 		problems = append(problems, &FieldError{Field: "Breaker.Share", Reason: fmt.Sprintf("%v is not more than 0 and at most 1", b.Share)})
 	}
 	if reason := spanProblem(b.Pause, time.Millisecond); reason != "" {

@@ -30,12 +30,12 @@ const (
 // The causes that move an entry to a terminal state.
 const (
 	EndedByHandler   = processlog.EndedByHandler   // the handler or the compensation returned nil
-	EndedByComplete  = processlog.EndedByComplete  // Complete or Once: the work was done elsewhere
-	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
+	EndedByComplete  = processlog.EndedByComplete  // a call of Complete or of Once, because the work was done elsewhere
+	EndedByCancel    = processlog.EndedByCancel    // a call of Cancel, because the work was no longer wanted
 	EndedByPermanent = processlog.EndedByPermanent // the compensation returned Permanent. If the type has no compensation, the handler returned Permanent
 	EndedByExhausted = processlog.EndedByExhausted // the attempts were used up. If the type has a compensation, the attempts of the compensation were used up
 	EndedByCrash     = processlog.EndedByCrash     // too many consecutive leases ended without an outcome
-	EndedByPerson    = processlog.EndedByPerson    // SettleManually
+	EndedByPerson    = processlog.EndedByPerson    // a call of SettleManually
 )
 
 // ParseEntryID parses the result of EntryID.String. It accepts no other spelling. Its error is a *FieldError.
