@@ -30,9 +30,9 @@ type Admission struct {
 	// Paused reports whether the type is paused. While the type is paused, this process does not claim the type.
 	Paused func() bool
 
-	// Claim, if not nil, claims entries in place of Store.Claim, and follows the contract of Store.Claim. If Claim does
-	// not lease an entry that is due and free, Claim lists the entry in Claimed.Limited. AttachAdmission panics if a
-	// second feature sets Claim for the same type.
+	// Claim takes the place of Store.Claim, and follows the contract of Store.Claim. If this field is nil, the engine
+	// calls Store.Claim. The function may leave out entries that are due and free. It lists these entries in the field
+	// Limited of its result. AttachAdmission panics if a second feature sets this field for the same type.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 	// Accept reports whether an entry may run in this process now. The engine calls Accept for each entry that a claim
@@ -164,9 +164,10 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 	}
 }
 
-// Admitted asks the admissions of the type, one after the other, which attempts may start. If an admission skips an
-// attempt, the attempt does not start and is in the result skipped. The admissions that were asked earlier have
-// admitted this attempt. Admitted reports to each of them that the attempt has ended: see Admission.AttemptEnded.
+// Admitted asks the admissions of the type, one after the other, which attempts may start. An attempt starts only if
+// all admissions admit it. If one admission skips an attempt, the attempt is in the result skipped. The admissions
+// before this admission have already admitted the attempt. So Admitted reports to them that the attempt has ended: see
+// Admission.AttemptEnded.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {
 		var left []*Attempt
@@ -312,17 +313,19 @@ type Grouping struct {
 	// Linger is how long a due entry may stay unclaimed while it waits for other entries to share its call.
 	Linger time.Duration
 
-	// EntryDue is called for each entry that is reported as due now. Its result is the time until the scanner
-	// must call Look. The result 0 means now, because the reported entries may fill a call.
+	// EntryDue is called for each entry that is reported as due now. EntryDue returns the time until the scanner must
+	// call Look. If the reported entries may already fill a call, EntryDue returns 0.
 	EntryDue func(now time.Time) time.Duration
 
-	// Look is called before each claim of the type. It returns nil if the claim may begin. If due entries may still
+	// Look is called before each claim of the type. If the claim may begin, Look returns nil. If due entries may still
 	// wait for other entries to share their handler call, Look returns the function ask. The engine then calls ask in a
 	// goroutine in place of the claim. While ask runs, the engine neither calls Look nor claims the type.
 	//
-	// The function ask returns after what time the engine must call Look again. It may query the database, so it may
-	// take long. If the parameter full is true, the last claim got as many entries as it wanted. The function ask must
-	// then query the database at once.
+	// The result of ask is a duration. When it has passed, the engine must call Look again. A call of ask may take
+	// long, because ask may query the database.
+	//
+	// The parameter full is true if the last claim got as many entries as it wanted. In this case ask must query the
+	// database at once.
 	Look func(now time.Time, full bool) (ask func() time.Duration)
 }
 

@@ -156,9 +156,11 @@ type Watcher struct {
 	Stored func(row *processlog.Row, o *processlog.Outcome, token processlog.Token, asked time.Time)
 
 	// Recorded is called with entries whose transaction is reported as committed. It is not called with entries that a
-	// feature starts in this process, because the process reads these back from the database. Recorded must not wait,
-	// because it runs in the goroutine that committed the transaction. After Recorded has returned, the engine may
-	// overwrite the slice. So Recorded must copy the entries that it needs later.
+	// feature starts in this process. The process reads these entries back from the database, and the engine then calls
+	// Read or Claimed.
+	//
+	// Recorded must not wait, because it runs in the goroutine that committed the transaction. After Recorded has
+	// returned, the engine may overwrite the slice fresh. So Recorded must copy the entries that it needs later.
 	Recorded func(fresh []InsertedEntry)
 
 	// Failed is called when a claim or a search for due entries has failed.
@@ -174,11 +176,13 @@ type RecordedEntry struct {
 	ID             processlog.ID // zero if the database did not return it
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
-	Watched        bool // whether this process saw the end of the transaction without a report from the caller
+	Watched        bool // whether this process saw the commit on the connection. False means that Receipt.Committed or a read of the database has reported the commit
 }
 
-// PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. A purge that
-// deletes an entry which ended less than PurgeNoteAge ago must leave a note in the audit table.
+// PurgeNoteAge is how long a Watcher may remember an entry after it has seen the entry in the database. If a remembered
+// entry is missing, the Watcher believes that the database has lost the entry. So a purge must leave a note in the
+// audit table if it deletes an entry that ended less than PurgeNoteAge ago. The note tells the Watcher why the entry is
+// missing.
 const PurgeNoteAge = time.Hour
 
 var noWatcher = Watcher{
@@ -224,9 +228,9 @@ type Hooks struct {
 	// keep its arguments.
 	Committed []func(drafts []processlog.Draft, inserted []processlog.Inserted)
 
-	// Start is called with entries whose transaction has committed. Start takes the entries that its feature starts in
-	// this process, and returns the other entries. The engine passes the returned entries to the source. Start may
-	// write its result into the memory of its argument.
+	// Start is called with entries whose transaction has committed. A feature starts some of these entries in this
+	// process. It returns the others, and the engine passes them to the source. Start may overwrite the slice fresh and
+	// return a part of it.
 	Start []func(fresh []InsertedEntry) (others []InsertedEntry)
 
 	// FindID is called for an entry that the source accepts and whose id is not known. A feature that reads the id
@@ -234,9 +238,9 @@ type Hooks struct {
 	// InsertedEntry.Due.
 	FindID []func(f InsertedEntry) bool
 
-	// AwaitChange is called after a change of an entry, for example by Cancel, if this process does not see the end of
-	// the transaction that contains the change. A feature may find out whether this transaction has committed, and then
-	// calls Engine.ChangeCommitted.
+	// AwaitChange is called after a transaction has changed an entry, for example by Cancel. It is called only if this
+	// process does not see the end of that transaction. A feature may find out whether the transaction has committed.
+	// If so, the feature calls Engine.ChangeCommitted.
 	AwaitChange []func(before processlog.Row, ch processlog.Change)
 
 	// Ordered reports whether an entry of a type may be blocked by another entry of the type. Ordered also knows types
@@ -310,12 +314,14 @@ type Source struct {
 	// Move changes the due time of an entry in the source. If the source does not have the entry, Move adds the entry.
 	Move func(entry processlog.QueueEntry)
 
-	// Settle ends the lease of one entry that Queue.Claim has returned. The field o.Token names this lease.
+	// Settle ends a lease of the queue. The method Queue.Claim has leased one entry, and the field o.Token names this
+	// lease.
 	Settle func(businessType string, o processlog.QueueOutcome)
 
-	// ClaimDue claims and starts due entries of t, for the given number of calls. The caller has taken
-	// Type.SlotsToSearch slots for these calls, and ClaimDue releases the slots that it does not need. backlog says
-	// that the database holds due entries which the source does not report.
+	// ClaimDue claims and starts due entries of the type t. The parameter calls is the number of handler calls that may
+	// begin. The caller has taken as many slots as t.SlotsToSearch returns for this number. ClaimDue releases the slots
+	// that it does not need. The parameter backlog says that the database holds due entries which the source does not
+	// report.
 	ClaimDue func(t *Type, calls int, backlog bool) ClaimResult
 
 	// Round is called when a round of the reconciler begins. The engine calls finish at the end of the round, after it

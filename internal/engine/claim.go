@@ -49,7 +49,8 @@ func (e *Engine) startClaims(claims *sync.WaitGroup) time.Duration {
 	case e.HoldReason() != nil:
 		return peekInterval
 	case e.OutcomesBacklogged():
-		// Claim nothing now. New attempts could only wait to store their outcomes. See promise G8.
+		// Too many outcomes wait to be stored, because the database is slow or refuses them. Claim nothing now: the
+		// outcomes of new attempts would only wait behind them. See promise G8: a reported success is stored.
 		return behindPause
 	}
 	return e.claimSchedule.start(claims, e)
@@ -95,7 +96,9 @@ func (e *Engine) ExpectBacklog(businessType string) {
 	e.Expect(businessType, 0)
 }
 
-// HasMore reports whether the last claims left due entries of the type, in the source or in the database.
+// HasMore reports whether more entries of the type are probably due. The reason may be a claim that got as many entries
+// as it asked for. The other possible reason is a backlog: the database holds due entries that the source does not
+// report.
 func (e *Engine) HasMore(t *Type) (more bool) {
 	e.claimSchedule.with(t.Name, func(s *typeSchedule) { more = s.moreDue || s.backlog })
 	return more
@@ -166,7 +169,8 @@ func (e *Engine) findDue(t *Type, limit int) (due []processlog.ID, more bool, er
 	return due, more, nil
 }
 
-// SkippedRetry is the time after which the queue offers a skipped entry again.
+// SkippedRetry is the time after which the queue again offers an entry that a claim in this process has skipped. A
+// claim skips a due entry that must not run here now, for example because Admission.Accept has returned false.
 const SkippedRetry = time.Second
 
 // ClaimedRows is the result of a claim. Each handler call of the rows in Mine holds a slot.
@@ -186,9 +190,9 @@ func (e *Engine) claim(t *Type, wanted []processlog.Wanted, calls int) (ClaimedR
 	return found, err
 }
 
-// leaseWanted claims entries in the database: it leases those that are free, due and allowed to run here. It neither
-// takes nor releases slots, which its callers do. If stuckOnly is true, it leases only entries whose handler is stuck
-// in this process.
+// leaseWanted leases entries in the database. It leases only entries that are free, due and allowed to run here. The
+// caller takes and releases the slots. If stuckOnly is true, leaseWanted leases only entries whose handler is stuck in
+// this process.
 func (e *Engine) leaseWanted(t *Type, wanted []processlog.Wanted, calls int, stuckOnly bool) (ClaimedRows, error) {
 	if err := e.HoldReason(); err != nil {
 		return ClaimedRows{}, err
@@ -267,7 +271,9 @@ type picker struct {
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
-	// Look for room first, because mayClaim may take one of the few places for suspects.
+	// First find out whether a handler call has a free seat for the entry. The method mayClaim calls Admission.Accept,
+	// which counts the suspects that it accepts. A suspect is an entry that may have crashed a process, and only few of
+	// them may be accepted at once. So a suspect without a seat must not be counted.
 	class := p.t.sharingClass(row.State, p.lostLeases(row))
 	if p.calls == p.maxCalls && p.seatsLeft[class] == 0 {
 		p.withoutSeat = append(p.withoutSeat, row.ID)
@@ -280,9 +286,13 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// mayClaim reports whether this process may claim a row. If the entry's handler is stuck in this process, or if the
-// entry has lost three leases, the claim runs nothing, and only counts a lost lease. During the lease of such a claim,
-// a process that still runs the entry may store its success.
+// mayClaim reports whether this process may claim a row. In these cases the claim runs nothing:
+//
+//   - The entry's handler is stuck in this process.
+//   - The entry has lost three leases.
+//
+// The lease of this claim then ends unused, and counts as one more lost lease. During this lease, a process that still
+// runs the entry may store its success.
 func (p *picker) mayClaim(row *processlog.Row) bool {
 	attempt, held := p.holdings.HeldAttempt(row)
 	stuck := attempt.Stuck
@@ -297,8 +307,8 @@ func (p *picker) mayClaim(row *processlog.Row) bool {
 	//     process may claim the entry. The fields LeaseLeft and DueIn are negative while the entry is due and free.
 	case held && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// The entry has lost too many leases. The claim takes the entry only to make it dead. No handler runs, so the admissions
-	// of the type have nothing to decide.
+	// The entry has lost too many leases. The claim takes the entry only to make it dead. No handler runs, so do not
+	// ask the features whether the entry may run.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -333,8 +343,9 @@ func (p *picker) reportUnclaimedSuspects(mine []processlog.Row) {
 	}
 }
 
-// setAsideCounted moves the entries in p.countedOnly from found.Mine to found.Waiting, so that they do not run. The claim
-// has leased these entries only to count one more lost lease. They are due again when this lease ends.
+// setAsideCounted moves the entries in p.countedOnly from found.Mine to found.Waiting, so that they do not run. The
+// lease that the claim has taken on these entries ends unused, and so counts as one more lost lease. The entries are
+// due again when this lease ends.
 func (p *picker) setAsideCounted(found processlog.Claimed) processlog.Claimed {
 	if len(p.countedOnly) == 0 {
 		return found

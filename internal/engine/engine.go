@@ -14,7 +14,7 @@
 //     renews its lease (lease.go).
 //   - Judged (outcome.go): the outcome follows from the error of the handler and the row.
 //   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the
-//     version that the claim has left.
+//     version that it had after the claim.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
 // The engine does not import the features, which are the packages in internal/features. A feature attaches itself to
@@ -50,7 +50,7 @@
 //	lost race      other processes claimed all that this claim read; the next waits   typeSchedule.scheduleNext
 //	lingering      the entry is due and waits for others to share its call            Grouping.Look
 //	refused claim  the database refused a claim of the type, and the type pauses      typeSchedule.scheduleNext
-//	refused row    the database refuses to change the entry, which is tried less      package refusals
+//	refused row    the database refuses to change the entry; tries become rarer       package refusals
 //
 // Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and
 // settle.go are longer, because each has one purpose whose parts are read together.
@@ -161,7 +161,8 @@ func (e *Engine) ChangeCommitted(before processlog.Row, ch processlog.Change) {
 	switch {
 	case !after.State.Terminal():
 		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
-	// The change has ended the entry. In the other case, an erasure has changed an entry that had ended before.
+	// A new state means that the change has ended the entry. The old state means that the entry had ended before, and
+	// was only erased now.
 	case after.State != before.State:
 		for _, moved := range e.Hooks.Moved {
 			moved(&before, after.State)
@@ -190,7 +191,8 @@ const (
 	waitPhases               // number of phases
 )
 
-// Await makes the engine wait for batchers of a feature.
+// Await adds batchers of a feature to those that the engine waits for when it stops. The parameter phase says at which
+// point of Drain or Close the engine waits for them.
 func (e *Engine) Await(phase WaitPhase, batchers ...Batcher) {
 	e.batchers[phase] = append(e.batchers[phase], batchers...)
 }
@@ -305,7 +307,9 @@ type Batcher interface {
 	Quiet() bool
 }
 
-// awaitBatchers waits until all batchers are empty, at most until the deadline. Batchers may add work to each other.
+// awaitBatchers waits until all batchers are empty, at most until the deadline. It returns false if a batcher is not
+// empty at the deadline. The work of one batcher may add work to another batcher. So awaitBatchers waits for all of
+// them again until all are empty at the same time.
 func awaitBatchers(deadline time.Time, batchers ...Batcher) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()

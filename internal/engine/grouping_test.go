@@ -17,7 +17,7 @@ import (
 type threes struct {
 	e    *Engine
 	wait time.Duration
-	left time.Duration // result of a look, which is 0 if the claim may begin
+	left time.Duration // time that the function look makes the next claim wait. 0 means that the claim may begin
 }
 
 func (g *threes) grouping() Grouping {

@@ -24,7 +24,7 @@ type holdings struct {
 	handlers     int           // number of held attempts whose handler has not returned
 	handlersDone chan struct{} // closed when no handler runs; nil unless whenIdle waits for that
 
-	firstHeld chan struct{} // wakes Engine.Renew when the map held was empty and gets its first attempt; the capacity is 1
+	firstHeld chan struct{} // wakes Engine.Renew when this process held no attempt and now holds one; the capacity is 1
 }
 
 func newHoldings() *holdings {
@@ -157,15 +157,15 @@ func (h *holdings) Stuck() []processlog.StuckAttempt {
 // forget ends the holding of an attempt. Call it only when the outcome of the attempt is stored or dropped.
 func (e *Engine) forget(a *Attempt) {
 	e.holdings.remove(a)
-	e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // No renewal is needed any more.
+	e.Refusals.Accepted(refusals.Renewal, a.Type.Name, a.Row.ID) // If the database has refused to renew this lease, forget the refusal, because the lease needs no renewal any more.
 	a.suspectDone(OutcomeDecided)
 }
 
 func (h *holdings) remove(a *Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// The engine does not hold an attempt that only dead-letters an entry. The holding under this key may then belong
-	// to another attempt of the same entry, so compare the attempts.
+	// The attempt a may be missing from h.held: an attempt that only dead-letters its entry is never added. Then h.held
+	// may have another attempt of the same entry under this key. Do not delete that attempt.
 	if h.held[a.holdingKey()] == a {
 		delete(h.held, a.holdingKey())
 	}
@@ -244,7 +244,7 @@ func (e *Engine) Renew(ctx context.Context) {
 		var due grouped.Groups[time.Duration, *Attempt]
 		due, idle = e.needRenewal()
 		if len(due.Order) == 0 {
-			e.Problems.Passed(problemRenew, "") // No lease needs a renewal. If a renewal failed before, its lease or its attempt has ended.
+			e.Problems.Passed(problemRenew, "") // No lease needs a renewal now. If an earlier renewal failed, the lease or the attempt for which it was has ended, and so has the problem.
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
@@ -290,7 +290,7 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool)
 	for _, a := range h.held {
 		lease := a.Type.Lease
 		switch {
-		case a.lostAfterReturn, a.renewing && !a.returned.Load(): // Nothing to renew, or RenewLapsed is renewing it.
+		case a.lostAfterReturn, a.renewing && !a.returned.Load(): // The lease is lost, or RenewLapsed is renewing the lease.
 		case !a.returned.Load() && now.Sub(a.startedAt) > a.Type.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
@@ -298,10 +298,12 @@ func (h *holdings) examine() (renewals []*Attempt, stuck []stuckCall, idle bool)
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.makeObsoleteLocked(processlog.ErrLeaseLost) // No renewal has succeeded in time, so another process may have the entry.
-		// Renew also while the outcome waits for the database, so that no other process runs the entry. Renew also if
-		// only the wall clock says that the lease has ended: somebody may have set the clock, and the database then
-		// renews the lease. If the lease really has ended and another process has the entry, the database reports the
-		// lease as lost.
+		// This case also covers attempts whose handler has returned. While their outcome waits to be stored, the lease
+		// keeps other processes from running the entry.
+		//
+		// The second condition is true even if only the wall clock says that the lease has ended. Somebody may have set
+		// this clock, and the database then renews the lease. If another process has the entry, the database reports
+		// the lease as lost.
 		case a.leaseEnd.Sub(now) < lease*2/3, a.leaseEndedLocked(now):
 			renewals = append(renewals, a)
 		}
@@ -329,14 +331,16 @@ func newestAttempts(due []*Attempt) []*Attempt {
 	return kept
 }
 
-// renewAll renews the leases of the given attempts with one statement. It also works after Run's context has ended. At
-// that time outcomes may still wait to be stored, and their entries need leases until then. See promises G8 and G15.
+// renewAll renews the leases of the given attempts with one statement. It also works after the end of Run's context.
+// Some outcomes may not be stored yet at that time, and an entry needs its lease until its outcome is stored. See
+// promises G8 and G15.
 func (e *Engine) renewAll(lease time.Duration, attempts []*Attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.Row.ID, Version: a.Row.Version}
 	}
-	// A lease is renewed when a third of it has passed. The statement may take one third, so that another try fits.
+	// The engine renews a lease when a third of its length has passed. The statement may take the second third. Then
+	// the last third is left for another try.
 	ctx, cancel := context.WithTimeout(e.Work, min(lease/3, StatementTimeout))
 	defer cancel()
 	// Read the clock before the statement is sent. The lease begins in the database, before the answer arrives here. If

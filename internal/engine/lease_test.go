@@ -29,8 +29,9 @@ func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	require.NoError(t, anew.ctx.Err())
 }
 
-// endDuringSuspension returns the end of a lease that ended by the wall clock an hour ago. By the monotonic clock, which
-// stood still while the machine was suspended, it ends in a minute.
+// endDuringSuspension returns the end of a lease on a machine that was suspended during the lease. By the wall clock,
+// the lease ended an hour ago. The monotonic clock stood still during the suspension, so by this clock the lease ends
+// in a minute.
 func endDuringSuspension(t *testing.T) time.Time {
 	t.Helper()
 	now := time.Now()

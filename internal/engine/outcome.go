@@ -28,8 +28,9 @@ func RunsNothing(row *processlog.Row) bool { return row.DeliveryCount >= crashBu
 // The parameter claimed is the entry's row after this claim.
 func LostLeases(claimed *processlog.Row) int { return claimed.DeliveryCount - 1 }
 
-// noOutcome is the LastError of an entry that has Faults but no error of a handler. A claim reads the Faults of a row
-// only if the row has a LastError.
+// noOutcome is the LastError of an entry that has Faults, but whose handler has returned no error. Faults are facts
+// about the errors of an entry. An entry with Faults needs a LastError, because a claim reads the Faults of a row only
+// if the row has a LastError.
 const noOutcome = "compensator: an attempt ended with no outcome: its process stopped or died, or lost its lease"
 
 // Counted reports whether an outcome counts as a failure of the entry. The parameter row is the entry's row as it was
@@ -38,8 +39,9 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 	return o.ProcessCount != row.ProcessCount || o.CompensateCount != row.CompensateCount
 }
 
-// outcomeOf computes the outcome of an attempt. outcomeOf calls code of the user, which may panic: see OutcomeOf. If
-// the row has changed since the claim, the database drops the outcome: see Outcome.Version.
+// outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic. The exported method
+// OutcomeOf calls outcomeOf and handles the panic. If the row has changed since the claim, the database drops the
+// outcome: see Outcome.Version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {
@@ -48,8 +50,9 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	v := verdict.Of(err)
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
-	// The end of the context may have cut off the handler at any point, and its effect is then unknown. There is one
-	// exception: a server fault or a server outage is an answer of the database server, so nothing was cut off.
+	// If the handler's context ended, the handler may have been cut off at any point, and its effect is then unknown.
+	// There is one exception: the error says that the database server had a fault or was going down. This error is the
+	// server's answer, so the context did not cut off the handler.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)
@@ -133,8 +136,9 @@ func serverDownPause(count int) time.Duration {
 	return d + jitter.N(d)
 }
 
-// unavailablePause is the minimum delay after an attempt that ended with Unavailable. Unavailable does not count as a
-// failure. So the delay that the type's Retry returns does not grow from one such attempt to the next.
+// unavailablePause is the minimum delay after an attempt that ended with Unavailable. The type's Retry computes its
+// delay from the number of failures, and Unavailable does not count as a failure. So Retry alone could return the same
+// short delay again and again.
 const unavailablePause = 2 * time.Second
 
 // MaxUnavailableDelay is the longest delay to which unavailableDelay grows.
@@ -168,8 +172,8 @@ func WithFaults(o processlog.Outcome, row *processlog.Row, faults processlog.Fau
 	return o
 }
 
-// exceedsMaxWait reports whether an entry has waited for longer than MaxWait, and the verdict v asks to wait again. The
-// result is false if the library itself asks to wait, because MaxWait does not limit such waits.
+// exceedsMaxWait reports whether two conditions hold: the verdict v asks to wait again, and the entry is older than
+// MaxWait. The result is false if the library itself asks to wait, because MaxWait does not limit such waits.
 func (t *Type) exceedsMaxWait(row *processlog.Row, v *verdict.Verdict) bool {
 	waits := (v.Kind == verdict.KindSnooze || v.Kind == verdict.KindUnavailable) && !v.ByLibrary && !v.NoMaxWait
 	return waits && t.PastMaxWait(row)

@@ -119,7 +119,8 @@ func (e *Engine) pollOverdue(ctx context.Context, t *Type, state processlog.Stat
 	if e.OutcomesBacklogged() || e.OutcomesRefused(t) {
 		return 0
 	}
-	// Slots that were taken now would stay unused during the read.
+	// Only count the free slots here, and take slots after the read. Slots that were taken now would stay unused during
+	// the read.
 	limit := t.MaxEntries(t.slots.Available())
 	if limit == 0 {
 		return 0
@@ -153,8 +154,8 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// If the due entries do not fill one call, they may still wait for other entries to share their call (Type.Linger).
-	// So these entries are not overdue yet.
+	// Due entries that do not fill one call may wait for other entries to share the call. Type.Linger is the maximum
+	// time of this wait. Until this time has passed for the first entry, the entries count as not overdue.
 	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (e *Engine) countStuck() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.Overdraw(len(found.Mine)) // startClaimed releases a slot for each entry, as after a claim that took slots
+		t.slots.Overdraw(len(found.Mine)) // This claim has taken no slots, but startClaimed releases one for each entry. So take these slots now, even if none is free.
 		// An error of startClaimed means that the caller must not claim again at once. The next claim of stuck entries
 		// comes with the next round, so ignore the error.
 		_, _ = e.startClaimed(found, 0)

@@ -24,7 +24,7 @@ type Recording struct {
 	recorderWrites []RecorderWrite // what RunRecorders has collected for RunRecorderWrites
 	reservations   []Reservation   // one for each draft. An element is nil if its draft is not inserted with a lease. The slice is nil if nothing was reserved
 	insertedAt     time.Time       // time of the insert
-	watched        bool            // whether this process sees the end of the transaction without a report from the caller
+	watched        bool            // whether this process sees the end of the transaction on the connection, so that it needs no call of Receipt.Committed
 	commitReported atomic.Bool     // whether the caller has reported the commit
 	once           sync.Once
 	oneEntry       [1]InsertedEntry // memory for the result of insertedEntries in the usual call, which has one draft
@@ -109,7 +109,8 @@ func (r *Recording) Committed() {
 // CommitReported reports whether the caller has reported the commit.
 func (r *Recording) CommitReported() bool { return r.commitReported.Load() }
 
-// CommitFound hands the entries to Engine.StartRecorded.
+// CommitFound is called when the transaction is known to have committed. It hands the entries of this recording to the
+// hook Committed, and then to Engine.StartRecorded.
 func (r *Recording) CommitFound() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitReported)
@@ -139,7 +140,8 @@ func (r *Recording) cancelReservations() {
 	r.reservations = nil
 }
 
-// insertedEntries also releases the reservations of duplicates.
+// insertedEntries returns the new entries of this recording that must run. It makes entries due in minDelay if they are
+// due earlier. It leaves out duplicates, and releases the slots that were reserved for them.
 func (r *Recording) insertedEntries(minDelay time.Duration) []InsertedEntry {
 	earliest := time.Now().Add(minDelay)
 	list := slices.Grow(r.oneEntry[:0], len(r.Drafts))

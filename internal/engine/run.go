@@ -157,8 +157,9 @@ func (e *Engine) attemptsOf(found ClaimedRows, queueToken int64) []*Attempt {
 
 func (e *Engine) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	// If a handler of this entry is stuck here, running describes its attempt. The handler may return before the
-	// dead-lettering is stored. The outcome of the handler then replaces the dead-lettering. See promise G8.
+	// A handler of this entry may be stuck in this process. If so, the variable running describes the attempt of this
+	// handler. The handler may return before the dead-lettering is stored. The outcome of the handler then replaces the
+	// dead-lettering. See promise G8.
 	running, _ := e.HeldAttempt(&a.Row)
 	e.store(pendingOutcome{attempt: a, outcome: a.Type.crashOutcome(&a.Row, running.StartedAt), deadLetters: true}, Result{})
 }
@@ -229,8 +230,12 @@ func (e *Engine) startCalls(t *Type, attempts []*Attempt) (calls int, late []*At
 	return calls, late
 }
 
-// prepare begins a handler call, whose context ends at the type's timeout, when the lease is lost, by Cancel, or when
-// Run stops waiting.
+// prepare begins a handler call. The context of the call ends in these cases:
+//
+//   - The type's timeout has passed.
+//   - The lease of the entry is lost.
+//   - A service or a person has changed the entry, for example with Cancel.
+//   - Run stops waiting for handlers.
 func (e *Engine) prepare(a *Attempt, timeout *callTimeout) {
 	ctx := timeout.ctx
 	// If the call takes only this entry, its context gets the values from the headers of the entry. The context of a
@@ -301,7 +306,7 @@ type Result struct {
 	Err       error
 	Stored    bool             // the outcome is durable: the handler's own transaction committed it
 	Token     processlog.Token // token of the stored outcome, if Stored
-	SentAt    time.Time        // if Stored: when the COMMIT, or the read that confirmed it, was sent
+	SentAt    time.Time        // when the COMMIT was sent, or the read that confirmed the COMMIT; set only with Stored
 	MovedOn   bool             // the handler's own transaction was rolled back, because another process or an admin had changed the entry
 	Unstarted bool             // no handler was called, and the claim is given back
 	Cause     error            // why the attempt ended. If Cause is nil, Finish takes the cause from the context of the attempt
@@ -339,11 +344,13 @@ func (e *Engine) TooLate(a *Attempt) (result Result, late bool) {
 	return Result{}, false
 }
 
-// panicked returns an error that calls no method of p, because p is a value of the user.
+// panicked returns a *PanicError for the panic value p of a handler. The methods of p are code of the user and may
+// panic, too. So usererr.Of makes the error safe to inspect.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
-// Finish computes the outcome of an attempt from the handler's result, frees the slot, and passes the outcome to its
-// batcher.
+// Finish computes the outcome of an attempt from the handler's result, and frees the slot. Then it passes the outcome
+// to the batcher that stores outcomes. There may be nothing to store: see Result.Unstarted, Result.Stored and
+// Result.MovedOn.
 func (e *Engine) Finish(a *Attempt, result Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	// Read the cause before endCall, which may set another cause.

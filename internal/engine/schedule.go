@@ -84,8 +84,8 @@ func (c *claimSchedule) Wake() {
 	}
 }
 
-// with looks up the schedule of a type and passes it to the function fn. If the type does not run in this process, with
-// does nothing. claimSchedule.mu is locked while fn runs.
+// The method with passes the schedule of a type to the function fn. If the type does not run in this process, fn is not
+// called. claimSchedule.mu is locked while fn runs.
 func (c *claimSchedule) with(businessType string, fn func(s *typeSchedule)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,9 +133,10 @@ func (c *claimSchedule) CanClaim(t *Type) (can bool) {
 	return can
 }
 
-// Notifications returns the sorted names of the types that run here. The slice notified holds one number for each type:
-// how many events so far may have made an entry of the type due. Call Notifications before you ask a queue when entries
-// are due. Then pass the type's number to Postpone, which compares it with the present number.
+// Notifications returns the sorted names of the types that run here. The slice notified holds one number for each type.
+// This number counts the events that may have made the next claim of the type earlier. Call Notifications before you
+// ask a queue when entries are due. Then pass the type's number to Postpone. If the number has changed in the meantime,
+// Postpone ignores the answer of the queue.
 func (c *claimSchedule) Notifications() (names []string, notified []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,16 +260,20 @@ type findings struct {
 	backlogs   int // calls of ExpectBacklog
 }
 
-// shouldClaim reports whether a claim of the type may begin now. While one claim runs, a second claim may begin only if
-// entries have become due since the first claim began. If moreDue is set, a second claim also needs more than a few
-// free slots.
+// shouldClaim reports whether a claim of the type may begin now. If no claim runs, a claim may begin if an entry is due
+// or moreDue is set. While one claim runs, a second claim may begin in these cases:
+//
+//   - moreDue is set, and enough slots are free.
+//   - moreDue is not set, and entries have become due since the first claim began.
 func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	due := !now.Before(s.claimAt)
 	switch {
 	case s.runningClaims == 0:
 		return due || s.moreDue
-	// While a feature allows only a number of calls, only one claim may run. Two claims could each lease that number of
-	// entries.
+	// No further claim may begin in two cases:
+	//
+	//   - As many claims run as are allowed at once.
+	//   - A feature limits the number of calls. Two claims could each lease as many entries as this limit.
 	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked:
 		return false
 	// The type lingers, so a look comes before each claim: it counts the due entries. While a claim runs, the look would
@@ -285,24 +290,28 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 // look returns nil if a claim may begin at once. Otherwise look returns a function, which may query the database. The
 // scanner must call this function in place of the claim: see Grouping.Look.
 func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
-	// A type without Linger needs no look. A claim that the database has refused is repeated without another look,
-	// because the look before that claim has found that the entries need not wait any longer.
+	// The claim may begin at once in two cases:
+	//
+	//   - Linger is 0, so entries of the type never wait for others.
+	//   - The database has refused a claim, and this claim repeats it. The scanner has called look before the refused
+	//     claim, and learned that the entries need not wait any longer.
 	if s.typ.Linger() == 0 || s.refusedClaims > 0 {
 		return nil
 	}
 	return s.typ.grouping.Look(now, s.moreDue)
 }
 
-// notify records that an entry is due at the time due. It reports whether the next claim begins earlier because of this
-// entry.
+// notify records that an entry is due at the time in the parameter due. The result says whether the next claim begins
+// earlier because of this entry.
 func (s *typeSchedule) notify(due time.Time) bool {
 	s.notifications++
 	s.rememberDueTime(due)
 	return s.moveForward(due)
 }
 
-// moveForward makes claimAt earlier: it sets claimAt to wanted, or to the earliest later time that pace and pausedUntil
-// allow. moveForward never makes claimAt later. It reports whether claimAt has changed.
+// moveForward lets the next claim begin earlier, at the time wanted. If pace or pausedUntil forbids this time,
+// moveForward takes the first time that both allow. If the next claim already begins by then, moveForward changes
+// nothing. The result says whether claimAt, the time of the next claim, has changed.
 func (s *typeSchedule) moveForward(wanted time.Time) bool {
 	if paced := s.pace.Next(); wanted.Before(paced) {
 		wanted = paced
@@ -340,8 +349,8 @@ func (s *typeSchedule) claimBegins(now time.Time) findings {
 // claimEnded records the end of a claim. The parameter before is the value that claimBegins returned.
 func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.runningClaims--
-	// If the queue is being asked at this moment, its answer may be older than this claim. Count a notification, so
-	// that Postpone ignores that answer.
+	// If the queue is being asked at this moment, its answer may be older than this claim. So increment notifications:
+	// Postpone ignores an answer if this number has changed since the question.
 	s.notifications++
 	switch {
 	case result.Full:
@@ -356,8 +365,8 @@ func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 
 func (s *typeSchedule) lookEnded(wait time.Duration) {
 	s.runningClaims--
-	// If the queue is being asked at this moment, its answer may lack the entries that the look has found. Count a
-	// notification, so that Postpone ignores that answer.
+	// If the queue is being asked at this moment, its answer may lack the entries that this look has just found. So
+	// increment notifications: Postpone ignores an answer if this number has changed since the question.
 	s.notifications++
 	s.moreDue = false
 	s.moveForward(time.Now().Add(wait))
@@ -369,7 +378,7 @@ func (s *typeSchedule) scheduleNext(result ClaimResult) {
 		s.moreDue = false
 		s.refusedClaims++
 		s.pausedUntil = time.Now().Add(clampDelay(claimBackoff(s.refusedClaims)))
-		s.claimAt = s.pausedUntil // this replaces any earlier due time
+		s.claimAt = s.pausedUntil // The pause replaces the time that was set before.
 		return
 	}
 	s.refusedClaims = 0
@@ -397,7 +406,7 @@ type ClaimResult struct {
 	LostRace     bool          // other processes had claimed every entry that this claim read, and the database may hold more
 	Full         bool          // as many entries were due as the claim asked for
 	StoreDrained bool          // the database was asked, and had fewer due entries than the claim asked for
-	FromDatabase bool          // the database was asked, which does not say when the next entry is due
-	NextDueIn    time.Duration // time until another entry of the source is due; Never if the source was not asked, or if the schedule knows this time already
+	FromDatabase bool          // the claim read the due entries from the database. Such a read does not say when the next entry is due
+	NextDueIn    time.Duration // time until another entry of the source is due. processlog.Never means that the source was not asked, or that the schedule knows this time already
 	Err          error         // error of the database
 }

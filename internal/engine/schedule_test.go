@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The comments in typeSchedule state these rules.
+// checkSchedule checks the rules that the comments of typeSchedule state.
 func checkSchedule(t *testing.T, s *typeSchedule, now time.Time) {
 	t.Helper()
 	require.False(t, s.claimAt.Before(s.pausedUntil), "a claim begins in the pause after a refusal")

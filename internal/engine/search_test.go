@@ -20,8 +20,9 @@ func (s *wantedOnly) Claim(_ context.Context, want []processlog.Wanted, _ proces
 	return processlog.Claimed{}, nil
 }
 
-// searching returns an engine with one ordered type, whose Order.Find is a fake. The function search takes the place of
-// the query for due entries that are not blocked. It returns how many entries Order.Find finds.
+// searching returns an engine with one ordered type. Order.Find of this type does not query the database for due
+// entries that are not blocked. It calls the function search in place of the query, and returns as many entries as
+// search says.
 func searching(t *testing.T, search func(typ *Type) (runnable int)) (*Engine, *Type, *wantedOnly) {
 	t.Helper()
 	store := &wantedOnly{}

@@ -221,7 +221,8 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The
 func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
-		// While this process holds the entry, it renews the lease and does not claim the entry again.
+		// The database has not taken the outcome yet, so keep the attempt and try again later. While this process holds
+		// the attempt, it renews the lease, and no process claims the entry.
 		e.retryLater(done, r)
 		return
 	}
@@ -262,8 +263,9 @@ func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 
 func (e *Engine) retryLater(done pendingOutcome, r processlog.Settled) {
 	if r.Refused != nil {
-		// Storing the outcome may take long, so do not keep other suspects waiting. The handler of this entry has
-		// returned, so the entry can no longer crash this process.
+		// A suspect is an entry that may have crashed a process, and only few suspects run at once. The handler of this
+		// entry has returned, so the entry can no longer crash this process. Let another suspect run now, because it
+		// may take long until the database accepts this outcome.
 		done.attempt.suspectDone(NotRun)
 	}
 	if refused, _ := e.Refusals.RefusedOutcome(done.attempt.Type.Name, done.outcome.ID); refused > 0 {

@@ -49,7 +49,8 @@ func HandlerOf(f func(ctx context.Context, row *processlog.Row) error) Handler {
 	return func(a *Attempt) Result { return Result{Err: usererr.Of(f(a.ctx, &a.Row))} }
 }
 
-// types are added before Run, while other goroutines may already record entries.
+// The struct types holds the registered types. It needs a mutex: while a type is still being registered before Run,
+// other goroutines may already record entries.
 type types struct {
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*Type
@@ -111,6 +112,6 @@ func (ts *types) leaseRange() leaseRange {
 // entry in time.
 func (ts *types) LookInterval() time.Duration { return min(peekInterval, ts.leaseRange().shortest) }
 
-// renewInterval is a tenth of the shortest lease, and at most a second. A check only reads memory, unless a lease needs
-// a renewal.
+// renewInterval returns the time between two rounds of Engine.Renew: a tenth of the shortest lease, and at most a
+// second. Such frequent rounds are cheap, because a round only reads memory unless a lease needs a renewal.
 func (ts *types) renewInterval() time.Duration { return min(ts.leaseRange().shortest/10, time.Second) }
