@@ -64,7 +64,7 @@ type explainer struct {
 }
 
 // addReason adds the reason r, but shows an error text only once. If an earlier reason already shows the text of r,
-// addReason adds r without the text. A reason with the code "problem" says nothing without its text. So addReason
+// addReason adds r without the text. A reason with the code "problem" says nothing new without its text. So addReason
 // leaves out such a reason if its text is shown already.
 func (x *explainer) addReason(r Reason) {
 	isTold := slices.ContainsFunc(x.explanation.Reasons, func(other Reason) bool {

@@ -15,7 +15,7 @@ import (
 const (
 	minPrefix     = 3  // minimum length of a text for which the method Near looks for similar ids
 	maxNear       = 5  // maximum number of ids that Near returns
-	sampledIDs    = 50 // maximum number of stored ids that one query reads, so that Near can compare each id with the searched text
+	sampledIDs    = 50 // maximum number of stored ids that one query reads. Near then looks among them for ids like the searched text
 	maxVariants   = 12 // maximum number of spellings that the method Near tries. In each spelling, two neighbouring letters are exchanged
 	maxBeginnings = 4  // maximum number of beginnings of other ids, such as "o-", that the method Near puts before the text
 )

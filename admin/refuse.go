@@ -33,9 +33,10 @@ func (d *Admin) recordRefusal(ctx context.Context, a Actor, op processlog.Operat
 	return ErrNotAllowed
 }
 
-// recordTypeRefusal records that an action on the type named was refused. The record has the name as its type if the
-// log knows the type and the actor may see it. In all other cases the name is only the subject of the record. Otherwise
-// an invented name would appear in lists of types, and a record would reveal that a hidden type exists.
+// recordTypeRefusal records that an action on a type was refused. The parameter named is the name of the type in the
+// request. The record has this name as its type if the log knows the type and the actor may see it. In all other cases
+// the name is only the subject of the record. Otherwise an invented name would appear in lists of types, and a record
+// would reveal that a hidden type exists.
 func (d *Admin) recordTypeRefusal(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = withAction(ctx)
 	op.Subject = named

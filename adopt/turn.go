@@ -138,7 +138,8 @@ func (t *pageRun) readRows(ctx context.Context, tx *compensator.ScopedTx) error 
 			return err
 		}
 		if seen[k.text] {
-			// Two rows have this key, and an entry of the first row would also count as the entry of the second row.
+			// The idempotency key of an entry contains the key of its row. So both rows with this key would get the
+			// same entry.
 			return notUnique(k.text)
 		}
 		seen[k.text] = true

@@ -9,12 +9,14 @@ import (
 )
 
 type field struct {
-	name     string
-	minimum  int
-	maximum  int
-	constant bool   // whether the field always has the same number of values, as each hour has 60 minutes. A step that divides this number continues evenly in the next hour
-	ofDays   bool   // whether ? is allowed and means *
-	instead  string // expression that error messages propose instead
+	name    string
+	minimum int
+	maximum int
+	// constant reports whether the field always has the same number of values. For example, each hour has 60 minutes,
+	// but not each month has 31 days. A step that divides this number continues evenly in the next hour.
+	constant bool
+	ofDays   bool   // whether the field accepts a question mark, which means the same as a star
+	instead  string // what an error message proposes in place of the refused step, besides a range; empty: nothing else
 }
 
 var fields = []field{

@@ -82,8 +82,9 @@ func nextWallTime(spec *cron.SpecSchedule, wallTime time.Time) time.Time {
 	}
 }
 
-// intervalSchedule evaluates the expression on a clock with a fixed offset between two clock changes. The parser's own
-// schedule would skip a day that has no midnight in its location.
+// intervalSchedule evaluates the expression separately for each period between two clock changes. Within such a period,
+// the clock of the location has a fixed offset from UTC. The parser's own schedule would skip a day that has no
+// midnight in its location.
 type intervalSchedule struct {
 	spec     *cron.SpecSchedule
 	location *time.Location

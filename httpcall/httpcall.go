@@ -114,8 +114,8 @@ func (f *following) mayHaveArrived(err error) bool {
 
 // check calls CheckRedirect of the client first, because CheckRedirect may change a GET back to a POST.
 func (f *following) check(next *http.Request, via []*http.Request) error {
-	// The answer to the previous request has arrived: it is the redirect to the request next. So the connection of the
-	// previous request no longer counts.
+	// net/http calls this function when the answer to the previous request is a redirect. So the service has answered
+	// the previous request, and its connection no longer counts.
 	f.connected.Store(false)
 	if f.client.CheckRedirect != nil {
 		if err := f.client.CheckRedirect(next, via); err != nil {
@@ -156,9 +156,11 @@ func (f *following) unanswered(request *http.Request, redirect *http.Response, e
 		err = urlErr.Err // Unwrap the error, because a url.Error contains the URL with its query.
 	}
 	var noAddress *net.AddrError // For example, net returns an AddrError for an invalid port.
-	// counts is true if the error is plain and spends an attempt. The service has not received the call, or has
-	// answered the call with a redirect. If CheckRedirect has refused a redirect, net/http returns the redirect beside
-	// the error.
+	// counts is true if the error is a plain error, which spends an attempt. That holds in two cases:
+	//
+	//   - The service has not received the call, because the address is invalid.
+	//   - The service has answered the call with a redirect. If CheckRedirect has refused this redirect, net/http
+	//     returns the redirect beside the error.
 	counts := redirect != nil || usererr.As(err, &noAddress)
 	// net/http has no error values for these cases.
 	switch text := usererr.Text(err); {

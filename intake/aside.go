@@ -13,8 +13,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records the message m as an entry of Config.Type. If the kind is aside, the message waits
-// for a person, and the parameter reason says why.
+// The method aside returns an item that records the message m as an entry of Config.Type. With the kind failed, the log
+// tries the entry again after a delay. With the kind aside, the entry waits for a person, and the parameter reason says
+// why.
 func (in *Intake) aside(m *Message, k kind, reason string) *item {
 	it := &item{message: m, kind: k, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -60,11 +61,12 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// retry is the handler of Config.Type.
+// The method retry is the handler of Config.Type. It processes a message again that failed, or whose entry a person has
+// requeued.
 func (in *Intake) retry(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	// Epoch 0 means that nobody has requeued the entry yet. Only after a requeue is a message that was set aside
-	// processed.
+	// A message that was set aside waits until a person requeues its entry. Epoch 0 means that nobody has requeued the
+	// entry yet, so do not process the message.
 	if m.SetAside != "" && e.Epoch == 0 {
 		return compensator.Permanent(errors.New(m.SetAside))
 	}

@@ -122,7 +122,8 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 const failuresUntilSuspect = 4
 
 // The method suspect looks for a message that the log cannot store. For that, it records parts of the batch in separate
-// transactions. It returns false if it has proved nothing, and the caller must then try the items again.
+// transactions. It returns true if it has handled all items. It returns false if it cannot tell whether the message or
+// the database causes the error. The caller must then try the items again.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	if len(items) > 1 {
@@ -166,7 +167,7 @@ func (b *batch) failsAlone(ctx context.Context, it *item) (err error, proved boo
 	if err = b.recordItems(ctx, []*item{it}); err == nil || serverDown(err) || sessionRefused(err) {
 		return err, false
 	}
-	// If the codec cannot even encode an empty message, the cause is the codec and not this message.
+	// Also encode an empty message. If the codec cannot encode even that, the cause is the codec and not this message.
 	return err, b.trial(ctx) == nil && b.encode(b.aside(new(Message), failed, "")) == nil
 }
 
@@ -175,8 +176,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// The method without returns the items that have no entry yet. The parameter existing has the idempotency keys of the
-// existing entries. The method counts all other items as duplicates.
+// The method without removes the items whose entry exists already, and counts them as duplicates. It returns the other
+// items. The parameter existing is the set of the idempotency keys of the existing entries.
 func (b *batch) without(items []*item, existing map[compensator.IdempotencyKey]bool) (remaining []*item) {
 	for _, it := range items {
 		if it.isSettled = existing[it.entry.IdempotencyKey]; it.isSettled {

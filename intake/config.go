@@ -20,8 +20,10 @@ type Config struct {
 
 	// Entry returns the entry that the Intake records for a message. The Intake overwrites IdempotencyKey and
 	// FailOnDuplicate. If Entry returns an error or panics, the Intake records the message as a dead entry of Type.
-	// Entry may run more than once for a message, and should return the same result each time. A panic in the method
-	// Error of the returned error counts as a panic of Entry. The same holds for Work.
+	// Entry may run more than once for a message, and should return the same result each time.
+	//
+	// The Intake calls the method Error of an error that Entry or Work has returned. If the method Error panics, this
+	// counts as a panic of Entry or Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
 	// Work is optional. Work writes the business rows of a batch of messages in tx, the transaction that also records

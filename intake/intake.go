@@ -97,8 +97,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		// The context works ends when Run calls the function stop. Do not pass ctx: if the loop ends because the
-		// Compensator is closed, ctx does not end, and Run would wait for the method measure forever.
+		// The context in the variable works ends when Run calls the function stop. Do not pass ctx here. If the loop
+		// ends because the Compensator is closed, ctx does not end. This goroutine would then never end, and Run would
+		// wait for it forever.
 		in.measure(works)
 	}()
 	err := in.loop(ctx, works)

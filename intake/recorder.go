@@ -134,21 +134,25 @@ func (a *Attempts[M]) Record(ctx context.Context, options compensator.Options) e
 	return err
 }
 
-// cannotHold returns false if the log refuses only the session, because another session takes the message.
+// cannotHold reports whether no entry can hold the message. The reason is that the log refuses a field, or that an
+// entry of another type already has the idempotency key. If the log refuses only the database session, cannotHold
+// returns false, because the log accepts the message in another session.
 func (r *Recorder[M]) cannotHold(message M, err error) bool {
 	var field *compensator.FieldError
 	var otherType *compensator.OtherTypeError
 	return !processlog.IsSessionError(err) && (errors.As(err, &field) || errors.As(err, &otherType)) && r.encodes(message)
 }
 
-// refusesOnly reports whether the log refuses a message but takes another entry right afterwards. It returns false if
-// the same message may be accepted later, because err has one of these causes:
+// refusesOnly reports whether the log refuses this message but accepts other entries. For that, it makes a trial: it
+// records an empty entry and rolls the transaction back.
 //
-//   - The transaction did not reach the INSERT, or its COMMIT failed. The trial is rolled back, so it shows nothing about
-//     a COMMIT.
-//   - The server accepts no writes, or its disk is full. A full disk may still take the small entry of the trial, so
-//     the trial shows nothing.
-//   - The INSERT waited for a lock, or met a deadlock.
+// If err has one of these causes, refusesOnly returns false, because the log may accept the same message later:
+//
+//   - The transaction did not reach the INSERT.
+//   - The COMMIT failed. The trial is rolled back, so it shows nothing about a COMMIT.
+//   - The server accepts no writes, or its disk is full. A full disk may still take the small entry of the trial.
+//   - The log refuses the database session.
+//   - The INSERT took too long, waited for a lock, or met a deadlock.
 //   - The codec cannot encode any message, for example because its keys are unavailable.
 func (r *Recorder[M]) refusesOnly(ctx context.Context, err error) bool {
 	var refused *insertError

@@ -43,19 +43,21 @@ type Stream struct {
 	// most 1 s.
 	Block time.Duration
 
-	// Idle is how long a message must have been pending before another consumer takes it over. Idle must be longer than
-	// Config.Timeout. Otherwise two consumers would process a slow batch, and one of them would work in vain. The
-	// default is 1 min.
+	// Idle is how long a message must have been pending before another consumer takes over the message. Idle must be
+	// longer than Config.Timeout. Otherwise two consumers would process a slow batch, and one of them would work in
+	// vain. The default is 1 min.
 	Idle time.Duration
 
-	// Trim deletes messages that all groups of the stream have acknowledged, every quarter of Idle. A group that is
-	// created later does not get them.
+	// If Trim is set, each consumer deletes messages from the stream at intervals of a quarter of Idle. It deletes only
+	// messages that all groups of the stream have acknowledged. A group that is created later does not get these
+	// messages.
 	Trim bool
 }
 
 func (s Stream) withDefaults() Stream {
 	if s.Consumer == "" {
-		host, _ := os.Hostname() // The name is unique even without the host.
+		// If the host is unknown, the random part still makes the name unique.
+		host, _ := os.Hostname()
 		s.Consumer = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 	}
 	setDefault(&s.Block, 500*time.Millisecond)

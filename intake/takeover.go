@@ -52,9 +52,9 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// claimableIDs returns the messages at the beginning of found to claim together. It returns the messages
-// before the first message with aloneFrom or more deliveries. If found begins with such a message, it returns only this
-// message.
+// claimableIDs returns the messages at the beginning of the list found that this consumer claims together. A message
+// with aloneFrom or more deliveries is claimed alone. If the list begins with such a message, the result has only this
+// message. Otherwise the result has the messages before the first such message.
 func claimableIDs(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -111,7 +111,7 @@ func (g *group) release(ctx context.Context, messages []Message) error {
 	return err
 }
 
-// goneAfter is the silence, as a multiple of Idle, after which a consumer with nothing pending is removed.
+// A consumer that has no pending message, and that was silent for goneAfter times Idle, is removed from the group.
 const goneAfter = 10
 
 var (
@@ -124,7 +124,8 @@ var (
 	trim       = redis.NewScript(trimSource)
 )
 
-// tidy only logs errors.
+// tidy removes consumers that are gone, and trims the stream. It returns no error, because the group can read messages
+// all the same. It logs when the cleanup begins to fail, and when the cleanup works again.
 func (g *group) tidy(ctx context.Context) {
 	err := g.forgetGone(ctx)
 	if err == nil && g.Trim {
@@ -152,7 +153,8 @@ func (g *group) deleteConsumer(ctx context.Context, consumer string) error {
 	return deleteIdleConsumer.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// leaveGroup removes a generated name, which no other process will use.
+// leaveGroup removes this consumer from the group if its name was generated. No other process uses a generated name, so
+// the group needs this consumer no longer.
 func (g *group) leaveGroup(ctx context.Context) error {
 	g.isCreated, g.lastTakeover = false, time.Time{}
 	g.recheckPending()

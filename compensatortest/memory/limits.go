@@ -115,8 +115,9 @@ func (p *permits) readKey(row *processlog.Row) {
 	if lead := time.Duration(stored.arrivalTime - p.now*int64(time.Millisecond)); lead > 0 && stored.interval != p.limit.Interval {
 		stored.arrivalTime = p.now*int64(time.Millisecond) + int64(stored.leadIn(p.now, p.limit.Interval))
 		stored.interval = p.limit.Interval
-		// Processes may still hold unused starts of the old rate. ReturnStarts refuses them from now on, because a
-		// process returns starts together with the value that the field granted had after its claim.
+		// Processes may still hold unused starts of the old rate, and must not return them at the new rate. A process
+		// returns a start together with the number that the field granted had after its claim. ReturnStarts ignores a
+		// start whose number differs from the present number. So change the number now.
 		stored.granted++
 	}
 	p.s.limits[rowKey] = stored
@@ -135,8 +136,9 @@ func (p *permits) describe(businessType string) {
 	p.limit.Set(p.programValues.With(l.Person)) // A person may have changed the limit.
 }
 
-// leadIn returns how far the arrival time of the next start lies after now, which is in unix ms. If the limit's
-// interval has changed since the last grant, leadIn converts the result to the new interval.
+// leadIn returns the lead of a key: its stored arrival time minus the parameter now, which is in unix ms. See
+// processlog.StartLimit.Free. If the limit's interval has changed since the last grant, leadIn converts the result to
+// the new interval.
 func (r *limitRow) leadIn(now int64, interval time.Duration) time.Duration {
 	return processlog.Rescaled(time.Duration(r.arrivalTime-now*int64(time.Millisecond)), r.interval, interval)
 }

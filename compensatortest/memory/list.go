@@ -52,7 +52,9 @@ func (l *listing) page(reachable []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// leasedPage compares an equal share of Filter.MaxRead rows of each state and type.
+// leasedPage returns the page of a listing with Filter.Leased over all types. Filter.MaxRead limits the number of rows
+// that leasedPage compares with the filter. Each pair of a state and a type gets an equal share of this number. If a
+// pair has more rows than its share, page.Partial names the type.
 func (l *listing) leasedPage(reachable []*version, now int64) (page processlog.Page) {
 	type group struct {
 		state        processlog.State

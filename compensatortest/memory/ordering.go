@@ -303,11 +303,11 @@ func (s *Store) Advance(ctx context.Context, businessType string, positions []pr
 	return advanced, nil
 }
 
-// clearLocked goes through the notes of a key in their order. It deletes the notes of ended entries, and stops at the
-// first entry of the parameter counting.
+// clearLocked deletes the notes of ended entries of a key, from the first position on. The parameter counting lists the
+// entries that have not ended. clearLocked stops at the first of these entries.
 //
-// The parameter positions lists the ended entries that the caller of Advance knows. The caller deletes their notes
-// itself, with Forget. So if the first note belongs to one of these entries, clearLocked deletes nothing.
+// The parameter positions lists the ended entries that the caller of Advance knows. The caller deletes the notes of
+// these entries itself, with Forget. If one of these notes is the first of the key, clearLocked deletes nothing.
 func (s *Store) clearLocked(key orderingKey, counting []*version, positions []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(counting) > 0 && counting[0].entry.ID == id

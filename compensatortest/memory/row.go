@@ -19,7 +19,7 @@ type storedRow struct {
 	current   *version // version that the holder sees
 	holder    *Tx
 	sharers   []*Tx         // transactions that found a duplicate here; no other transaction may write the row
-	freed     chan struct{} // closed when the holder or a sharer releases the row; nil unless a call waits
+	freed     chan struct{} // closed when a transaction in holder or sharers releases the row; nil unless a call waits
 }
 
 func (r *storedRow) seenBy(tx *Tx) *version {
@@ -170,9 +170,9 @@ func (v *version) successor(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// withClaim returns the version that a claim writes. If isOwn is true, the caller claims an entry that it already holds
-// under the lease of the insert. The insert has counted this lease as a delivery, so the claim does not count a
-// delivery again.
+// withClaim returns the version that a claim writes. Usually a claim counts a delivery. If isOwn is true, the caller
+// claims an entry that it has inserted with a lease. The insert has counted this lease as a delivery, so the claim does
+// not count another one. If the count is 0 again, because the lease was released, the claim counts a delivery.
 func (v *version) withClaim(token processlog.Token, lease time.Duration, now int64, isOwn bool) *version {
 	next := v.successor(token, now)
 	if !isOwn || next.entry.DeliveryCount == 0 {

@@ -32,9 +32,9 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return results, nil
 }
 
-// settleLocked settles one row. If the row no longer accepts the outcome but has the token of this call, an earlier
-// call has stored the outcome. settleLocked then reports the outcome as applied, because the caller may repeat a
-// Settle.
+// settleLocked settles one row. A caller may repeat a Settle if the answer was lost. The row then no longer accepts the
+// outcome, but the row has the caller's token. In this case the first Settle has stored the outcome, and settleLocked
+// reports the outcome as applied again.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -97,7 +97,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(ownTx).acceptsOutcome(outcome, true):
-		// At READ COMMITTED only rows that were written stay locked, so the transaction does not hold this row.
+		// Do not hold the row for the transaction. InnoDB at READ COMMITTED also unlocks a row that a statement has not
+		// changed.
 		return processlog.ErrLeaseLost
 	}
 	s.writeLocked(ownTx, row, row.seenBy(ownTx).withOutcome(outcome, true, token, s.nowLocked()), nil)

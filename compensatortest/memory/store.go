@@ -17,7 +17,7 @@ import (
 const (
 	lockWait    = 2 * time.Second // for a statement without a caller's transaction
 	resolveWait = 10 * time.Second
-	txLockWait  = 50 * time.Second // for a statement in a caller's transaction, as in innodb_lock_wait_timeout
+	txLockWait  = 50 * time.Second // for a statement in a caller's transaction. This is the default of innodb_lock_wait_timeout
 )
 
 // ErrLockWait reports that a statement in a caller's transaction waited 50 seconds for a row. The transaction stays
@@ -279,7 +279,9 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 		return tx.refusalLocked()
 	}
 	if tx != nil && tx.ending == nil && !isLockWait(err) {
-		tx.undoLocked(0) // A driver closes the connection when it stops waiting for a statement.
+		// A driver that stops waiting for a statement closes the connection. The server then rolls the transaction
+		// back.
+		tx.undoLocked(0)
 		tx.endLocked(endDropped)
 	}
 	return err

@@ -39,7 +39,8 @@ type Tx struct {
 
 var _ processlog.Transaction = (*Tx)(nil)
 
-// savepoint has the numbers of steps, moves and joins that RollbackTo keeps.
+// savepoint has the lengths that the lists Tx.steps, Tx.moves and Tx.joins had when Savepoint was called. RollbackTo
+// shortens each list to this length.
 type savepoint struct {
 	name  string
 	steps int
@@ -48,7 +49,7 @@ type savepoint struct {
 }
 
 type txEnd struct {
-	refusal error // error of later statements
+	refusal error // error that each later statement of the transaction returns
 	// repeatError is the result of the first Commit or Rollback if something else has ended the transaction before, for
 	// example a crash of the server.
 	repeatError error

@@ -9,11 +9,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A zset orders members by due time, and members with the same due time by the bytes of their ids.
+// A zset holds the entries of one business type in the queue, like a sorted set of Redis. It orders its members by due
+// time. It orders members with the same due time by the bytes of their ids.
 type zset struct {
-	members      []zsetMember
-	times        map[processlog.ID]int64
-	completeType string              // type of which the set holds all entries; empty: entries may be missing. After Rename, this type differs from the type of the key
+	members []zsetMember
+	times   map[processlog.ID]int64
+	// completeType is the business type of which the set holds all entries. It is empty if entries may be missing.
+	// Queue.Rename moves a set to another business type and does not change completeType. So the moved set does not
+	// count as complete.
+	completeType string
 	marks        map[queueMark]int64 // end of each running rebuild's period, in unix ms
 	isForeign    bool                // the key holds another program's data
 }
