@@ -30,9 +30,10 @@ type Admission struct {
 	// Paused reports whether the type is paused. While the type is paused, this process does not claim the type.
 	Paused func() bool
 
-	// Claim takes the place of Store.Claim, and follows the contract of Store.Claim. If this field is nil, the engine
-	// calls Store.Claim. The function may leave out entries that are due and free. It lists these entries in the field
-	// Limited of its result. AttachAdmission panics if a second feature sets this field for the same type.
+	// Claim is a function that the engine calls in place of Store.Claim. The function follows the contract of
+	// Store.Claim. If this field is nil, the engine calls Store.Claim. The function may leave out entries that are due
+	// and free. It lists these entries in the field Limited of its result. AttachAdmission panics if a second feature
+	// sets this field for the same type.
 	Claim func(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error)
 
 	// Accept reports whether an entry may run in this process now. The engine calls Accept for each entry that a claim
@@ -165,8 +166,8 @@ func suspectDone(admissions []*Admission, row *processlog.Row, lost int, why Sus
 }
 
 // Admitted asks the admissions of the type, one after the other, which attempts may start. An attempt starts only if
-// all admissions admit it. If one admission skips an attempt, the attempt is in the result skipped. The admissions
-// before this admission have already admitted the attempt. So Admitted reports to them that the attempt has ended: see
+// all admissions admit it. If one admission skips an attempt, the attempt is in the result skipped. The admissions that
+// were asked before have already admitted this attempt. So Admitted reports to them that the attempt has ended: see
 // Admission.AttemptEnded.
 func (t *Type) Admitted(attempts []*Attempt) (admitted, skipped []*Attempt) {
 	for i, a := range t.admissions {

@@ -17,7 +17,7 @@ import (
 type threes struct {
 	e    *Engine
 	wait time.Duration
-	left time.Duration // time that the function look makes the next claim wait. 0 means that the claim may begin
+	left time.Duration // time for which the method look delays the next claim. 0 means that the claim may begin
 }
 
 func (g *threes) grouping() Grouping {

@@ -51,8 +51,8 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	o.LastError = cmp.Or(err.Error(), verdict.NoReason)
 	called := v.HandlerCalled() // An attempt that has not called the handler has had no effect.
 	// If the handler's context ended, the handler may have been cut off at any point, and its effect is then unknown.
-	// There is one exception: the error says that the database server had a fault or was going down. This error is the
-	// server's answer, so the context did not cut off the handler.
+	// There is one exception: an error by which the database server itself reports a fault or an outage. The server has
+	// sent this error as its answer, so the end of the context did not cut off the handler.
 	mayBeCutOff := called && v.Kind != verdict.KindServerFault && v.Kind != verdict.KindServerDown
 	o.TimedOut = mayBeCutOff && errors.Is(cause, processlog.ErrTimeout)
 	faults := row.Faults.In(row)

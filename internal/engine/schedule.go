@@ -272,7 +272,7 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 		return due || s.moreDue
 	// No further claim may begin in two cases:
 	//
-	//   - As many claims run as are allowed at once.
+	//   - The maximum number of claims runs already.
 	//   - A feature limits the number of calls. Two claims could each lease as many entries as this limit.
 	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked:
 		return false

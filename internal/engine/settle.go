@@ -221,8 +221,8 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // The
 func (e *Engine) handleAnswer(done pendingOutcome, r processlog.Settled) {
 	a, o := done.attempt, done.outcome
 	if r.Busy || r.Refused != nil {
-		// The database has not taken the outcome yet, so keep the attempt and try again later. While this process holds
-		// the attempt, it renews the lease, and no process claims the entry.
+		// The database has not taken the outcome yet, so keep the attempt and try again later. A process that holds an
+		// attempt renews the lease of the entry, and does not claim the entry again.
 		e.retryLater(done, r)
 		return
 	}
