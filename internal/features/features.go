@@ -17,7 +17,8 @@ import (
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
-	// Paused reads all settings. It is nil if nobody can pause a type.
+	// Paused reads the stored settings, which say what types people have paused. A nil Paused means that nobody can
+	// pause a type.
 	Paused func(ctx context.Context) ([]processlog.Setting, error)
 
 	// CaseOf returns the case to open when an outcome makes its entry dead. It is nil if no cases are kept.
@@ -146,8 +147,8 @@ type Set struct {
 	// LimitKey returns the key of an entry under the limit of its type, and whether the limit holds for the entry.
 	LimitKey func(l Limit, row *processlog.Row) (key string, limited bool, err error)
 
-	// Busy reports whether this process has recorded, run or ended entries lately. It returns true if nothing counts
-	// them.
+	// Busy reports whether this process has recorded, run or ended entries lately. The statistics count these entries.
+	// If no statistics are kept, Busy always returns true.
 	Busy func() bool
 
 	// PingQueue asks the queue whether it answers, and returns at once. The function answer waits for the result: nil,
@@ -194,9 +195,9 @@ type Set struct {
 	limit    func(l Limit) (func(t *engine.Type), error) // nil if not built in
 	types    []func(t *engine.Type, settings TypeSettings)
 
-	// notify sends messages to the other processes. listen receives the messages of other processes, and passes each
-	// message to handleMessage, until the context that listen was given ends. If no queue carries messages, the fields
-	// notify and listen are nil. handleMessage returns true if the message was for a feature other than the queue.
+	// notify sends messages to the other processes. listen receives the messages of the other processes until its
+	// context ends. It passes each message to handleMessage, which returns true if the message was for a feature other
+	// than the queue. If no queue carries messages, the fields notify and listen are nil.
 	notify        func(ctx context.Context, messages []string) error
 	listen        func(ctx context.Context)
 	handleMessage func(message string) bool
@@ -213,10 +214,12 @@ type Set struct {
 	loops     []func(ctx context.Context)
 }
 
-// localQueue makes a queue in this process. If it is nil, the database alone says which entries are due.
+// localQueue makes a queue in this process. A nil localQueue means that the build has no such queue. Without a queue,
+// the database alone says which entries are due.
 var localQueue func() processlog.Queue
 
-// New calls all features, in any order, and then dependents, which read what features have put into the Set.
+// New calls all functions of the list features, in any order. Then it calls the functions of the list dependents, which
+// read what the first functions have put into the Set.
 var features, dependents []func(s *Set)
 
 // New makes an engine and attaches all features to it. The caller must close the engine.

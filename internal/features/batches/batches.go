@@ -23,7 +23,7 @@ type Settings struct {
 	// Call runs the handler. Its result has the meaning that BatchFunc of the root package documents.
 	Call func(ctx context.Context, rows []*processlog.Row) []error
 	Size int           // maximum number of entries in one call
-	Wait time.Duration // how long a due entry may wait for others to share its call
+	Wait time.Duration // how long a due entry may wait for other entries that can share its handler call
 }
 
 // Batches manages the types of one engine whose handlers take several entries in a call.
@@ -84,7 +84,8 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 	var verdicts []error
 	called, complete := false, false
 	ctx, cancel := c.e.HandlerContext(c.t)
-	// complete stays false if the handler calls runtime.Goexit, or if Run stops before the handler starts.
+	// The variable complete stays false if the handler calls runtime.Goexit. It also stays false if Run ends before the
+	// handler starts.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
 		for _, admission := range c.t.Admissions() {
@@ -99,7 +100,7 @@ func (c *batchCalls) runBatch(batch []*engine.Attempt) {
 		}
 		for i, a := range batch {
 			switch {
-			case !called: // Run is ending.
+			case !called: // The handler was not called, because Run is ending.
 				c.e.Finish(a, engine.Result{Err: processlog.ErrStopping, Unstarted: true})
 			case !complete:
 				c.rerunAlone(a, timedOut)
@@ -140,9 +141,9 @@ func (c *batchCalls) callHandler(ctx context.Context, rows []*processlog.Row) (v
 	if verdicts == nil {
 		return nil, true
 	}
-	// After a timeout, an error may come from the timeout and not from the entry. It must cost no attempt (G7: no entry
-	// exhausts its attempts for a foreign reason), so the entries run again alone. A batch without errors is a success,
-	// even if it ends after its timeout.
+	// After a timeout, the timeout may have caused the error of an entry. An error with such a cause must not cost an
+	// attempt, so the result complete is false, and the entries run again alone. See promise G7. A batch without errors
+	// is a success, even if it ends after its timeout.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
@@ -203,8 +204,8 @@ func markTimedOut(a *engine.Attempt, o *processlog.Outcome) {
 	if o.Faults != nil {
 		faults = *o.Faults
 	}
-	// Add the timeout to the error text, unless an earlier attempt has added it. In that case, the outcome of the entry
-	// is already unknown, and o.LastError is still the error text of the row.
+	// An earlier attempt may have added the timeout to the error text. That is so if the outcome of the entry was
+	// unknown already, and if o.LastError is still the error text of the row. In all other cases, add the timeout now.
 	if !faults.OutcomeUnknown || o.LastError != a.Row.LastError {
 		o.LastError = fmt.Sprintf("%v after %v in its batch; then, alone: %s", processlog.ErrTimeout, a.Type.Timeout, o.LastError)
 	}

@@ -59,7 +59,8 @@ func (c *batchCalls) look(now time.Time, full bool) (ask func() time.Duration) {
 	return nil
 }
 
-// beginLook reports whether the due entries must be read now. wait is 0 if the claim may begin now.
+// beginLook reports in the result begins whether it is time for a look, which reads the due entries. If it is not, the
+// result wait is the time until the next look or claim. If begins is false and wait is 0, the claim may begin now.
 func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +78,8 @@ func (l *lingerState) beginLook(now time.Time, full bool) (begins bool, wait tim
 // endLook records the result of a look at the due entries. The parameter wait is how much longer the entries may wait,
 // or Never if no entry waits. endLook returns the time until the next look or claim.
 //
-// If no entry waits, the next look comes after BatchWait at the latest. A claim follows the next look, even if the next
-// look finds no entry either. A look does not see compensations, but a claim does.
+// If no entry waits, the next look comes when the time BatchWait is over. A claim follows that look in any case,
+// because a look does not see compensations, but a claim does.
 func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +103,8 @@ func (l *lingerState) endLook(wait time.Duration, err error) time.Duration {
 func (c *batchCalls) remainingWait() (time.Duration, error) {
 	dueCount, wait := 0, processlog.Never
 	heldIDs := c.e.HeldWithEndedLease(c.t)
-	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // compensations run alone
+	// Leave out the state Compensating. A compensation shares no handler call, so it does not wait for a batch.
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} {
 		page, err := c.scanDue(state, c.batchSize+len(heldIDs))
 		if err != nil {
 			return processlog.Never, err

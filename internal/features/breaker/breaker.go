@@ -18,7 +18,7 @@ import (
 // Settings are the settings of HandlerConfig.Breaker.
 type Settings struct {
 	Of    int           // number of latest entries whose results the breaker takes into account
-	Share float64       // share of these entries that must report that the dependency is down, so that the breaker opens
+	Share float64       // share of the latest entries, above 0 and at most 1. If this share reports that the dependency is down, the breaker opens
 	Pause time.Duration // first pause before a probe
 }
 
@@ -270,8 +270,8 @@ func (b *Breaker) countLocked(id processlog.ID, failed bool) bool {
 	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
-// discountOverdue keeps an entry that is older than its MaxWait from opening the breaker. Such an entry must fail soon,
-// and the pause of an open breaker would delay it.
+// discountOverdue changes the report reportDown to reportUp if an entry of the attempts is older than its MaxWait. Such
+// an entry must fail soon. If its report opened the breaker, the pause of the breaker would delay the failure.
 func (r report) discountOverdue(attempts ...*engine.Attempt) report {
 	if r == reportDown && slices.ContainsFunc(attempts, func(a *engine.Attempt) bool { return a.Type.PastMaxWait(&a.Row) }) {
 		return reportUp
@@ -298,7 +298,8 @@ func reportOf(err, cause error) report {
 	return reportUp
 }
 
-// batchReport returns reportUp if the dependency answered for one entry.
+// batchReport returns the report of a handler call for several entries. It returns reportUp if the dependency answered
+// for at least one of the entries.
 func batchReport(verdicts []error, complete bool, cause error) (r report, reason error) {
 	switch {
 	case !complete && errors.Is(cause, processlog.ErrTimeout):

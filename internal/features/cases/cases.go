@@ -11,7 +11,9 @@ import (
 func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
 	e.Hooks.Prepare = append(e.Hooks.Prepare, func(a *engine.Attempt, o processlog.Outcome) processlog.Outcome {
 		if o.To == processlog.Dead {
-			dead := o // If draft got the address of o, each outcome would be allocated.
+			// Pass the address of a copy to the function draft. With the address of o, Go would allocate memory for
+			// each outcome, also for those that make no entry dead.
+			dead := o
 			o.Case = draft(&a.Row, &dead)
 		}
 		return o

@@ -70,7 +70,8 @@ func (r *reading) add(ctx context.Context, head processlog.Head) error {
 	return nil
 }
 
-// oldestUnblocked also works for serial types that this process does not know.
+// oldestUnblocked returns the oldest due entry that waits for no earlier entry of its ordering key, or no entry. It
+// asks the database which entries are blocked, because this process may not know that the type has ordering keys.
 func (r *reading) oldestUnblocked(ctx context.Context, head processlog.Head) ([]processlog.Scheduled, error) {
 	for _, limit := range []int{1, processlog.MaxRows} {
 		due, err := r.e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: limit})

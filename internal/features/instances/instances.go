@@ -77,7 +77,8 @@ func versions(info *debug.BuildInfo, known bool) (lib, build string) {
 		if m.Path == library {
 			lib = m.Version
 			if m.Replace != nil {
-				lib = m.Replace.Version // A directory has no version.
+				// If the program replaces the library's module by a directory, this version is empty.
+				lib = m.Replace.Version
 			}
 		}
 	}

@@ -48,7 +48,9 @@ func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowF
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 0
-	case err != nil && ctx.Err() == nil: // A search that used up its time costs the server a lot, so do not repeat it soon.
+	// The search failed before its time limit, so repeat it soon. A search that used up its time limit costs the server
+	// a lot, so the long pause stays.
+	case err != nil && ctx.Err() == nil:
 		pause = e.ReconcileInterval
 	}
 	e.NoteResult(problemSearch, err)

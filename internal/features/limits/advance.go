@@ -11,16 +11,18 @@ import (
 
 // An advance start is a start that one claim takes from the limit, and that an entry of a later claim uses.
 
-// advanceLife is how long after its grant an advance start may be given to an entry. The handler of the entry must be
-// called within grantLife after the same grant. The rest of grantLife is left for the claim of the entry.
+// advanceLife is the maximum age of an advance start when an entry gets it. An advance start is a start that one claim
+// has taken for an entry of a later claim. Its age counts from the moment of the grant. The handler of the entry must
+// be called within grantLife after that moment. So the second half of grantLife is left for the claim of the entry.
 const advanceLife = grantLife / 2
 
 // advanceAim is the time within which a claim expects later claims to use its advance starts. The time is shorter than
 // advanceLife, so that most advance starts are used before they are too old.
 const advanceAim = advanceLife * 4 / 5
 
-// maxGrowth limits how many advance starts (starts for later claims) a claim takes for one key. The claim takes at most
-// maxGrowth of them for each entry of the key that has started since the previous claim.
+// maxGrowth limits how many advance starts a claim takes for one key. An advance start is a start for an entry of a
+// later claim. The claim takes at most maxGrowth of them for each entry of the key that has started since the previous
+// claim.
 const maxGrowth = 4
 
 const maxAdvance = 32
@@ -31,17 +33,21 @@ const sweepPause = advanceLife / 5
 // takes advance starts for a key only if an earlier claim of this process got starts of the same key within the last
 // advanceLife. The claim leaves at least half of the burst to other processes.
 type advances struct {
-	allowed bool // whether claims may take advance starts: as long as the method Limits.ReturnAdvances runs, which returns unused ones
+	// allowed reports whether claims may take advance starts. Claims may take them only while the method
+	// Limits.ReturnAdvances runs, because that method returns unused advance starts to the limit.
+	allowed bool
 	slow    bool // whether the last claim has taken so long that an advance start would be too old
 	keys    map[string]*advance
 }
 
-// advance holds the advance starts of one key. The fields sentAt and started together show how fast the entries of the
-// key start.
+// advance holds the advance starts of one key: starts that a claim has taken for entries of later claims. The fields
+// sentAt and started together show how fast the entries of the key start.
 type advance struct {
-	starts  []unusedStart // from the oldest to the newest
-	sentAt  time.Time     // time just before the last claim of this process that got starts of the key from the limit
-	started int           // number of entries of the key that this process has leased in that claim and since
+	starts []unusedStart // from the oldest to the newest
+	// sentAt is the time of the limit's last grant for the key to a claim of this process. The time is taken just
+	// before this process sends the statement that grants the starts.
+	sentAt  time.Time
+	started int // number of entries of the key that this process has leased since the time sentAt
 }
 
 func isOld(sentAt, now time.Time) bool { return now.Sub(sentAt) >= advanceLife }
@@ -87,8 +93,9 @@ func (as *advances) giveBack(start unusedStart, now time.Time) bool {
 	return true
 }
 
-// note stores the n advance starts that the limit has granted to one claim. The argument granted describes each of
-// them. The argument leased is the number of entries of the key that the claim has leased with other starts.
+// The method note stores n starts of one key that the limit has granted to a claim for entries of later claims. The
+// parameter granted describes each of these starts. The parameter leased is the number of entries of the key that the
+// claim itself has leased. For these entries, the limit has granted further starts.
 func (as *advances) note(granted unusedStart, n, leased int) {
 	a := as.keys[granted.key]
 	if a == nil {
@@ -99,9 +106,11 @@ func (as *advances) note(granted unusedStart, n, leased int) {
 	a.sentAt, a.started = granted.sentAt, leased
 }
 
-// dropOld removes each key whose advance starts are too old to be given to an entry. If all is true, dropOld removes
-// every key. The result unused has the starts of the removed keys. The result next is the time at which the starts of
-// another key become too old, or zero if no key is left.
+// dropOld removes each key whose advance starts are older than advanceLife, and so are of no use to an entry. If the
+// parameter all is true, dropOld removes every key.
+//
+// dropOld returns the unused starts of the removed keys. The result next is the time at which the starts of another key
+// get too old. It is zero if no key is left.
 func (as *advances) dropOld(all bool, now time.Time) (unused []unusedStart, next time.Time) {
 	for key, a := range as.keys {
 		if all || isOld(a.sentAt, now) {
@@ -146,9 +155,10 @@ func (lt *limitedType) advance(key string, left int) int {
 	return lt.advances.wanted(key, left, lt.currentLimit.Burst, time.Now())
 }
 
-// giveBack handles the advance starts that a claim has given to entries which it then did not lease. It keeps the
-// starts that a later claim can still use. The result unused has the other starts. The caller must return them to the
-// limit.
+// giveBack looks for unused advance starts after a claim. The claim has given each start in the parameter starts to an
+// entry, but has leased only the entries in the parameter mine. The start of an entry that was not leased is unused. If
+// the start is not too old, giveBack keeps it for a later claim. Otherwise giveBack returns the start, and the caller
+// must return it to the limit.
 func (lt *limitedType) giveBack(starts *startsInAdvance, mine []processlog.Row) (unused []unusedStart) {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -172,9 +182,11 @@ func (lt *limitedType) giveBackLocked(starts *startsInAdvance, mine []processlog
 	return unused
 }
 
-// noteAdvancesLocked stores the advance starts that the limit has granted to a claim: starts for entries of later
-// claims. The map leased has the number of leased entries for each key. If advance starts are not allowed any more, the
-// result unused has the starts, and the caller must return them to the limit.
+// noteAdvancesLocked stores the advance starts that the limit has granted to a claim. An advance start is a start for
+// an entry of a later claim. The parameter leased gives the number of entries that the claim has leased, for each key.
+//
+// If advance starts are no longer allowed, noteAdvancesLocked stores nothing and returns the starts as unused. The
+// caller must return them to the limit.
 func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[string]int, sentAt time.Time) (unused []unusedStart) {
 	if len(lt.advances.keys) == 0 && len(leased) > 0 {
 		select {
@@ -187,15 +199,15 @@ func (lt *limitedType) noteAdvancesLocked(claim *processlog.Claimed, leased map[
 		granted := unusedStart{lt, key, room.Granted, lt.currentLimit.Interval, sentAt}
 		if lt.advances.allowed {
 			lt.advances.note(granted, room.Advance, n)
-		} else { // The Run has ended meanwhile.
+		} else { // Run has ended meanwhile.
 			unused = append(unused, slices.Repeat([]unusedStart{granted}, room.Advance)...)
 		}
 	}
 	return unused
 }
 
-// ReturnAdvances returns unused advance starts to their limits until ctx ends. An advance start is one that a claim has
-// taken for an entry of a later claim. Claims take advance starts only while ReturnAdvances runs.
+// ReturnAdvances returns unused advance starts to their limits until ctx ends. An advance start is a start that a claim
+// has taken for an entry of a later claim. Claims take advance starts only while ReturnAdvances runs.
 func (l *Limits) ReturnAdvances(ctx context.Context) {
 	keyed := l.allowAdvances()
 	if len(keyed) == 0 {
@@ -235,9 +247,9 @@ func (l *Limits) allowAdvances() (keyed []*limitedType) {
 	return keyed
 }
 
-// returnAdvances returns the advance starts that are too old to their limit. If stops is true, because Run ends,
-// returnAdvances returns all advance starts, and later claims take no more of them. The result next is the time at
-// which another advance start becomes too old.
+// returnAdvances looks for advance starts that are too old for an entry, and returns them to their limit. If the
+// parameter stops is true, Run is ending. In this case returnAdvances returns all advance starts, and later claims take
+// no advance starts. The result next is the time at which another advance start gets too old.
 func (lt *limitedType) returnAdvances(stops bool) (next time.Time) {
 	lt.mu.Lock()
 	if stops {

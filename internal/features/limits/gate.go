@@ -25,9 +25,9 @@ const (
 	permitPoll    = 50 * time.Millisecond
 	maxPermitPoll = time.Second
 
-	// maxGateWait is the longest time for which the gate closes because the rate is used up. The time is short, because
-	// only a claim shows how many starts are free. In the meantime other processes may have returned starts, or a
-	// person may have raised the limit.
+	// maxGateWait is the longest time for which the gate stays closed because the rate is used up. While the gate is
+	// closed, this process makes no claim of the type. But only a claim shows that other processes have returned
+	// starts, or that a person has raised the limit. So the time is short.
 	maxGateWait = 5 * time.Second
 )
 
@@ -44,7 +44,7 @@ type gate struct {
 	endedPermits   int             // permits of this process that have ended since claimedAt
 	rateOpensAt    time.Time       // claim nothing before this time, because the rate is used up
 	permitOpensAt  time.Time       // claim nothing before this time, because all permits are held
-	nextClaimAt    time.Time       // when a limited entry is worth a claim; zero: none waits
+	nextClaimAt    time.Time       // time of the next claim for entries that wait for the limit; zero: no entry waits
 	waitingEntries int             // entries that the last claim found without a permit
 	nextStartAt    time.Time       // when the rate allows the next start; zero: entries wait for permits of running entries
 	vainClaims     int             // claims in a row that brought nothing
@@ -107,8 +107,9 @@ func (g *gate) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	}
 }
 
-// reportWaiting returns how many entries wait for the limit, and the time of the next start. If hasMore is true, it
-// returns at least 1. While the gate is closed, nobody counts the waiting entries.
+// reportWaiting returns how many entries wait for the limit, and the time of the next start. The number comes from the
+// last claim, because nobody counts the entries while the gate is closed. The parameter hasMore says whether further
+// entries of the type are probably due. If hasMore is true, the number is at least 1.
 func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStartAt time.Time) {
 	if now.Sub(g.opensAt()) > reportGrace {
 		return 0, time.Time{}
@@ -119,11 +120,12 @@ func (g *gate) reportWaiting(now time.Time, hasMore bool) (waiting int, nextStar
 	return g.waitingEntries, g.nextStartAt
 }
 
-// startsPerClaim returns how many starts must be free before the gate opens for a claim.
+// startsPerClaim returns for how many free starts this process waits before the next claim of the type. So one claim
+// can start several entries.
 //
-// The number is at most two thirds of limit.Burst. The limit gains no more starts while limit.Burst starts are free. So
-// if the gate waited for all of them, each delay of the claim would lose starts. If other processes share the limit,
-// the number is at most limit.Burst - 1.
+// The number is at most two thirds of limit.Burst. While limit.Burst starts are free, the limit adds no further start.
+// So if the process waited for all of them, each further delay of the claim would waste starts. If other processes
+// share the limit, the number is at most limit.Burst - 1.
 func startsPerClaim(limit *processlog.StartLimit, isShared bool) int {
 	if limit.Interval == 0 {
 		return 1

@@ -209,7 +209,9 @@ func (s *Settings) KeyOf(row *processlog.Row) (key string, isLimited bool, err e
 
 func callKey(key func(row *processlog.Row) string, row *processlog.Row) (text string, err error) {
 	draft := row.Draft()
-	recorded := draft.Row() // The function gets what was recorded and nothing else, so that it returns the same key each time.
+	// Pass to the user's function only what was recorded, and not the state or the counts of the row. So the function
+	// returns the same key each time.
+	recorded := draft.Row()
 	if problem := usererr.Contain(func() { text = key(&recorded) }); problem != "" {
 		return "", errors.New(problem)
 	}
@@ -314,8 +316,8 @@ func (lt *limitedType) scheduleClaim() {
 	}
 }
 
-// countClaimable never returns Unlimited, because entries of an unlimited type are inserted with a lease, and such an
-// entry would have no permit.
+// countClaimable returns how many entries a claim may lease now, and never engine.Unlimited. After engine.Unlimited, an
+// entry could start without a claim. Only a claim gets permits, so this entry would have no permit.
 func (lt *limitedType) countClaimable() int {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
@@ -365,8 +367,8 @@ func (l *Limits) removePermit(a *engine.Attempt) {
 	}
 }
 
-// removePermit forgets the permit of an attempt that is over. If the attempt called no handler, the limit gets the
-// start of the permit back.
+// removePermit forgets the permit of an attempt that is over. The limit has counted a start when it granted the permit.
+// If the attempt called no handler, removePermit returns this start to the limit.
 func (lt *limitedType) removePermit(a *engine.Attempt) {
 	lt.mu.Lock()
 	p, hasPermit := lt.permits[holderOf(a)]

@@ -9,9 +9,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxSleepers is the maximum number of waiting entries in memory. A read of due entries from the database returns
-// waiting entries too, and can pass over about as many of them: see package readahead. If more entries wait, the read
-// may return only waiting entries, and its claim then starts none.
+// maxSleepers is the maximum number of entries that wait for a permit and that this process remembers. A read of due
+// entries also returns waiting entries. It reads up to about maxSleepers entries more than a claim needs, so that the
+// claim can pass over the waiting entries. See package readahead. If more entries wait, the read may return only
+// waiting entries, and the claim then starts no entry.
 const maxSleepers = 5000
 
 // maxRounding is the longest time by which roundUp delays the claim of a waiting entry. roundUp moves the claims of
@@ -67,8 +68,8 @@ func (l *line) noteClaim(claim *processlog.Claimed, limit *processlog.StartLimit
 	for i := range claim.Limited {
 		entry := &claim.Limited[i]
 		if s, isSleeping := l.sleepers[entry.ID]; isSleeping && s.key == entry.Key && now.Before(s.claimAt) {
-			// While this claim ran, another claim has added the entry to the line. Keep the time at which that other
-			// claim lets the entry be claimed again.
+			// While this claim ran, another claim has put the entry into the line, and has set the time of its next
+			// claim. Keep this time.
 			entry.In = s.claimAt.Sub(now)
 			continue
 		}

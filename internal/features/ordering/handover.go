@@ -21,7 +21,7 @@ type handover struct {
 	claimedRows   engine.ClaimedRows
 
 	mu          sync.Mutex             // guards endedFronts
-	endedFronts map[processlog.ID]bool // entries in front that have ended
+	endedFronts map[processlog.ID]bool // entries of frontAttempts whose outcomes were stored
 }
 
 func (o *Ordering) waitsForOutcome(a *engine.Attempt) bool {
@@ -86,7 +86,9 @@ func (o *Ordering) outcomeStored(a *engine.Attempt, to processlog.State, _ bool)
 	}
 	h := o.positions.take(a)
 	if h.position.Key == "" {
-		h.position = o.positionOf(&a.Row) // The entry was dead-lettered without a call of its handler.
+		// The position of an entry is known here only after a start. This entry was dead-lettered without a call of its
+		// handler, so compute its position now.
+		h.position = o.positionOf(&a.Row)
 	}
 	if h.handover == nil {
 		o.attemptOver(h.position, to)
