@@ -35,9 +35,9 @@ type Observer struct {
 	// entry. EndedBy is empty after the attempt of a transactional handler.
 	OutcomeDropped func(SettledEvent)
 
-	// Stuck is called once for a handler that still runs after its timeout. It is also called for a transactional
-	// handler whose COMMIT still runs after the timeout. When the lease ends, another process attempts the entry. If no
-	// other process claims the entry, it is dead-lettered after three leases.
+	// Stuck is called once for a handler that still runs after its timeout. Stuck is also called for a transactional
+	// handler whose COMMIT still runs after the timeout. When the lease ends, another process may claim the entry and
+	// attempt it. If no other process does so, the library dead-letters the entry after three leases.
 	Stuck func(AttemptEvent)
 
 	// QueueDown is called when the queue stops answering. Until QueueUp is called the library polls the database.

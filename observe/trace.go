@@ -14,9 +14,9 @@ func WithTrace(ctx context.Context) context.Context {
 	return context.WithValue(ctx, traceSlot{}, new(atomic.Pointer[string]))
 }
 
-// SetTrace stores the trace id of an attempt. Call it from a middleware, with the context of the attempt or a context
-// derived from it. SetTrace calls id only if failed attempts are kept (Operations.Attempts). The id has at most 32
-// characters.
+// SetTrace stores the trace id of an attempt. The function id returns the trace id, which has at most 32 characters.
+// Call SetTrace from a middleware, with the context of the attempt or a context derived from it. SetTrace calls id only
+// if failed attempts are kept (Operations.Attempts).
 func SetTrace(ctx context.Context, id func() string) {
 	if slot, ok := ctx.Value(traceSlot{}).(*atomic.Pointer[string]); ok {
 		traceID := id()

@@ -24,8 +24,9 @@ type gauges struct {
 	cases, instances                                 metric.Int64ObservableGauge
 	overdue, nextStart, pastDue, atRisk, paused, age metric.Float64ObservableGauge
 
-	// The mutex looking guards readAt, casesAt and openCases. A goroutine locks the mutex before it calls the method
-	// read. Meanwhile other goroutines do not wait, and report the readings in the field current.
+	// The mutex in the field looking guards readAt, casesAt and openCases. A goroutine holds this mutex while it calls
+	// the method read. Other goroutines do not wait for the mutex. They report the earlier readings, which are in the
+	// field current.
 	looking   sync.Mutex
 	readAt    time.Time
 	casesAt   time.Time
@@ -43,7 +44,7 @@ const (
 	lookEvery   = 15 * time.Second
 	casesEvery  = 2 * lookEvery   // twice lookEvery, because it takes long to read the cases of a log with problems
 	lookTimeout = 5 * time.Second // maximum time that a scrape waits for a database that does not answer
-	maxWaiting  = 1000            // maximum count for one type and state, if no process has counted further
+	maxWaiting  = 1000            // maximum count of entries per type and state. The backlog may have a higher number
 )
 
 func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, error) {
@@ -212,8 +213,8 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 			waitingByState[count.State] = make(map[string]float64)
 		}
 		n := count.N
-		// The count has stopped at maxWaiting. The backlog may be higher, because no limit stops its count. It may also
-		// be lower, because it is older.
+		// The Admin has counted at most maxWaiting entries, so the true number is higher than n. The number in the
+		// backlog has no maximum. But the backlog was counted earlier, so its number may be lower than n.
 		if count.More {
 			n = max(n, backlogs[count.BusinessType].Of(count.State))
 		}

@@ -2,7 +2,7 @@ package otel
 
 import "sync"
 
-// names keeps the names that it meets, up to maxNames. Telemetry reports every further name as the constant other.
+// names keeps the first maxNames different names. Telemetry reports every further name as "_OTHER".
 type names struct {
 	maxNames int
 
@@ -12,8 +12,8 @@ type names struct {
 
 func newNames(maxNames int) *names { return &names{maxNames: maxNames, known: make(map[string]bool)} }
 
-// canonical returns the name if n keeps it. Otherwise canonical adds the name to n. If n is full, canonical returns the
-// constant other and adds nothing. The result isNew is true if this call has added the name.
+// canonical returns the text under which Telemetry reports a name. If n has the name, or has space to add the name,
+// this text is the name. Otherwise the text is "_OTHER". The result isNew is true if this call has added the name.
 func (n *names) canonical(name string) (value string, isNew bool) {
 	n.mu.RLock()
 	isKnown, isFull := n.known[name], len(n.known) >= n.maxNames

@@ -63,7 +63,8 @@ const (
 	keyKind     = attribute.Key("compensator.case.kind")
 )
 
-// other is the value of the OpenTelemetry conventions for all that is not reported under its own name.
+// The constant other is reported in place of a name that Telemetry does not report. OpenTelemetry's conventions define
+// this text.
 const other = "_OTHER"
 
 // These are the bounds of histogram buckets in seconds. The duration buckets come from the OpenTelemetry conventions.

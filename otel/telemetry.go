@@ -16,8 +16,8 @@ import (
 
 // Options configures Telemetry. The zero value works.
 type Options struct {
-	// TracerProvider creates the spans. nil means the global provider at the time of New. OpenTelemetry's default global
-	// provider passes later spans on to the provider that the program sets later. The no-op provider of
+	// TracerProvider creates the spans. nil means the global provider at the time of New. If the program sets a global
+	// provider only after New, OpenTelemetry passes the spans on to that provider from then on. The no-op provider of
 	// go.opentelemetry.io/otel/trace/noop creates no spans and costs nothing.
 	TracerProvider trace.TracerProvider
 
@@ -53,7 +53,9 @@ type Telemetry struct {
 	meter   metric.Meter
 	metrics instruments
 
-	recordedTypes, runTypes, storedTypes *names // business types in Record, in handlers and in the log; each has a separate limit
+	// These are three sets of business types: of calls of Record, of handlers, and of entries in the log. Each set has
+	// its own limit.
+	recordedTypes, runTypes, storedTypes *names
 	errorTypes, currencies               *names
 	labels                               cache[labels, options]
 	spans                                cache[spanKind, spanStart]

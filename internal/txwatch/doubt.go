@@ -26,11 +26,14 @@ const (
 // synchronous has no effect on the temporary database.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
-// sqliteBadToken is SQLite's error for a comment in MySQL's style.
+// sqliteBadToken is part of the error with which SQLite refuses the # in these statements.
 const sqliteBadToken = "unrecognized token"
 
-// askServer asks the server whether a transaction is open. Without an answer the state stays doubtful. With autocommit=0 a
-// savepoint survives outside a transaction, so askServer then also sends DoubtBegun and calls askAutocommit.
+// askServer asks the server whether a transaction is open. If the server does not answer, the state stays txDoubtful.
+//
+// askServer sends DoubtSavepoint and DoubtRelease. With autocommit=0, DoubtRelease succeeds even outside a transaction.
+// So if the library must know whether an earlier transaction is still open, askServer sends DoubtBegun first. If
+// DoubtBegun and DoubtRelease both succeed, their answers contradict each other, and askAutocommit decides.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.recordingTx != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
@@ -58,11 +61,12 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit reads autocommit after the server has accepted DoubtBegun, DoubtSavepoint and DoubtRelease. The value
-// tells two cases apart:
+// askAutocommit decides whether a transaction is open if the answers of the server contradict each other. The success
+// of DoubtBegun means that no transaction is open. The success of DoubtRelease means that a transaction is open. The
+// value of autocommit tells which answer is wrong:
 //
 //   - If autocommit is 1, the server is TiDB or Vitess, where DoubtBegun never fails. A transaction is open.
-//   - If autocommit is 0, the savepoint has survived outside a transaction. No transaction is open.
+//   - If autocommit is 0, the server has kept the savepoint of DoubtSavepoint although no transaction is open.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {

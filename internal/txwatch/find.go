@@ -38,8 +38,9 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// Find sends the statement areYouThere. A Connector sends iAmThere to the server instead. So Find recognises a
-// Connector by the answer 1, even if a wrapper does not pass the context of Find on.
+// Find sends the statement in the constant areYouThere, which returns 0. A Connector sends the statement in iAmThere to
+// the server instead, which returns 1. So Find recognises a Connector by the answer 1. This works even behind a wrapper
+// that does not pass on the context of Find.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"

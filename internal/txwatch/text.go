@@ -10,7 +10,7 @@ type sqlKind uint8
 const (
 	sqlPlain      sqlKind = iota // has no effect on the transaction
 	sqlDoubt                     // may begin or end a transaction; the server must be asked
-	sqlAutocommit                // like sqlDoubt. After this statement, transactions may begin without BEGIN
+	sqlAutocommit                // may begin or end a transaction; later transactions may begin without BEGIN
 	sqlBegin
 	sqlCommit
 	sqlCommitChain // COMMIT AND CHAIN, which begins the next transaction
@@ -26,9 +26,10 @@ const (
 	sqlXARollback
 )
 
-// leads gives the kind of a statement by its first word. Frequent words come first. A statement with any other first
-// word is sqlDoubt. If a COMMIT counted as sqlPlain, an entry that is recorded after the COMMIT would commit by itself.
-// See promise G2.
+// leads gives the kind of a statement by its first word. kindOf compares the words in this order, so frequent words
+// come first. For any other first word the kind is sqlDoubt, so the library asks the server. The kind sqlPlain would be
+// dangerous for an unknown word: if the statement has committed, the library would still believe that the transaction
+// is open. The next entry would then commit by itself, and would run even if the caller rolls back. See promise G2.
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
@@ -61,8 +62,9 @@ const (
 	ShortRowWait = "innodb_lock_wait_timeout=2"
 )
 
-// Calm begins each statement that the library sends to MariaDB, and overrides the user's session variables. Further
-// variables may follow, and then " FOR " and the statement.
+// Calm is the beginning of each statement that the library sends to MariaDB. It replaces values that the user may have
+// given to session variables, for this statement only. The library may append further variables. Then it appends " FOR
+// " and the statement.
 const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, " + ShortRowWait + ", sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
@@ -79,7 +81,8 @@ func kindOf(query string) sqlKind {
 	word, rest := nextWord(query)
 	if word == "" {
 		if query == "" || query[0] == '(' {
-			return sqlPlain // (SELECT …) UNION …
+			// The statement is empty, or a query such as (SELECT …) UNION …, which leaves the transaction open.
+			return sqlPlain
 		}
 		return sqlDoubt
 	}
@@ -101,14 +104,14 @@ func kindOfBegin(rest string) sqlKind {
 	case readable && word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
 		return sqlBegin
 	}
-	return sqlDoubt // BEGIN NOT ATOMIC
+	return sqlDoubt // BEGIN NOT ATOMIC runs a block, which may hold any statement.
 }
 
 func kindOfStart(rest string) sqlKind {
 	if word, _ := nextWord(rest); isOneOf(word, "TRANSACTION") {
 		return sqlBegin
 	}
-	return sqlDoubt // perhaps START SLAVE
+	return sqlDoubt // START SLAVE and others may commit the transaction.
 }
 
 func kindOfSavepoint(rest string) sqlKind {
@@ -208,7 +211,7 @@ func kindOfXA(rest string) sqlKind {
 	case isOneOf(word, "ROLLBACK"):
 		return sqlXARollback
 	}
-	return sqlPlain // XA RECOVER
+	return sqlPlain // XA RECOVER only lists transactions.
 }
 
 func savepointName(query string) string {

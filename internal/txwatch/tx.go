@@ -133,8 +133,7 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// Savepoints matter only after Taint. A server compares their names by a collation (é equals e), so a name with non-ASCII
-// letters may equal any other.
+// savepoint stores the name of a savepoint that is set after the call of Taint. afterRollbackTo needs only these names.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,6 +142,8 @@ func (w *Tx) savepoint(name string) {
 	}
 }
 
+// afterRollbackTo removes the taint if the savepoint was set before the call of Taint. A server compares the names of
+// savepoints by a collation, for which é may equal e. So a name with a letter outside ASCII may equal any other name.
 func (w *Tx) afterRollbackTo(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +168,8 @@ var _ driver.Tx = (*watchedDriverTx)(nil)
 
 func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
-		_ = t.conn.askServer(context.Background()) // If the server does not answer, the COMMIT fails too.
+		// Ignore the error of askServer. If the server does not answer, the COMMIT below fails too.
+		_ = t.conn.askServer(context.Background())
 	}
 	t.conn.recordingTx = nil
 	if refusal := t.conn.refusal(); refusal != nil {

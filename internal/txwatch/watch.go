@@ -82,7 +82,7 @@ func (t *txWatch) beforeLoss(kind sqlKind) error {
 }
 
 func (t *txWatch) doomed() error {
-	// A transaction that has ended cannot be committed any more.
+	// nil means that a commit does no harm: the transaction has no entries, or it has already ended.
 	if t.currentTx == nil || t.currentTx.Over() != nil {
 		return nil
 	}
@@ -148,7 +148,9 @@ func (t *txWatch) afterRefusal(refusal, rollback error) error {
 }
 
 func (t *txWatch) afterDrop() Outcome {
-	// A procedure may have committed the transaction, or XA PREPARE may have kept it.
+	// In state txDoubtful, a statement such as CALL may have committed the transaction. But if suspect is true, only an
+	// error can have ended the transaction, so it was rolled back. In state txDetached, XA PREPARE may have kept the
+	// transaction.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -198,8 +200,9 @@ func (t *txWatch) afterError(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// In state txOpen, only this error can have ended the transaction. In state txDoubtful, an earlier statement
-		// may have ended it, so suspect keeps its value.
+		// The variable suspect says whether nothing but an error can have ended the transaction. In state txOpen, err
+		// is the only candidate. In state txDoubtful, an earlier statement may have ended the transaction, so the old
+		// value stays.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -289,7 +292,8 @@ func (t *txWatch) afterStatement(kind sqlKind, query string, err error) error {
 		if err != nil {
 			t.afterError(err)
 		}
-		// The method doubt also sets suspect to false, because this statement itself may have ended the transaction.
+		// A statement of this kind may end the transaction even without an error. So the method doubt sets suspect to
+		// false, even if afterError has set suspect to true.
 		t.doubt()
 	}
 	return err
@@ -300,8 +304,8 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err, outcome)
 	switch {
 	case outcome == Unknown:
-		// The parser or SQLite may have refused the COMMIT. Unless the caller ends the transaction, the connection must
-		// not return to its pool.
+		// The server or SQLite may have refused the COMMIT without executing it. Then the transaction is still open.
+		// The connection must not return to its pool before the caller ends the transaction.
 		t.doubt()
 		t.unended = true
 	case err == nil && chain:
@@ -333,8 +337,9 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	}
 }
 
-// afterXA follows an XA statement. It does not compare xids, because a connection has only one XA transaction at a
-// time. Another connection may commit a prepared transaction, so the outcome of such a transaction stays unknown.
+// afterXA is called after each XA statement. It does not compare xids, because a connection has only one XA transaction
+// at a time. Another connection may commit a prepared transaction, so the outcome of a prepared transaction stays
+// unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:

@@ -1,8 +1,8 @@
 // Package usererr makes errors and panic values of user code safe to inspect.
 //
 // The methods of an error are user code. Error, Unwrap, Is and As may panic, and a chain of Unwrap may never end. The
-// engine inspects errors in its own goroutines, where a panic would end the process. So it calls Of on an error that
-// user code has returned, and uses only the copy after that.
+// engine inspects errors in its own goroutines, where a panic would end the process. So the engine passes each error of
+// user code to the function Of, which returns a copy. After that, the engine inspects only the copy.
 package usererr
 
 import (
@@ -51,8 +51,8 @@ func Original(err error) error {
 	return err
 }
 
-// Safe returns err, or a copy if a method of err has panicked or its tree does not end. Use it for errors that return
-// to user code, which may inspect them in any way.
+// Safe returns err if err is safe to inspect. If a method of err panics, or if the chain of Unwrap never ends, Safe
+// returns a copy of err. Use Safe for errors that return to user code, which may inspect them in any way.
 func Safe(err error) error { return Original(Of(err)) }
 
 // Text returns err.Error(). If that method panics, Text returns a description of the problem.
@@ -95,9 +95,9 @@ func Contain(call func()) (problem string) {
 	return <-ended
 }
 
-// PanicText returns the value of a panic as package fmt prints it. Package fmt recovers if a method of the value
-// panics, and then prints the value of that second panic. If a method of the second value panics too, package fmt
-// panics, and PanicText recovers.
+// PanicText returns the value of a panic as package fmt prints the value. If a method of the value panics, package fmt
+// prints the value of the new panic. If package fmt cannot print the new panic either, package fmt itself panics.
+// PanicText recovers from that, and returns a text with the type of p.
 func PanicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -159,8 +159,8 @@ func Any(err error, match func(error) bool) bool {
 
 type probed struct{ error }
 
-// nobody is an error that no other error matches. An Is method that reports a match with nobody would match every
-// error, so all its matches are ignored.
+// The variable nobody is an error of which no user code knows. If an Is method reports that its error matches nobody,
+// that method returns true for every error. So the function Is ignores the results of that method.
 var nobody = error(&probed{})
 
 func probe(err error) bool {

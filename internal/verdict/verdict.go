@@ -14,7 +14,8 @@ import (
 // A verdict of RetrySoon waits for at least minSoonDelay, and for at most twice as long.
 const minSoonDelay = 100 * time.Millisecond
 
-// Kind is what a handler asks for.
+// Kind says how the engine treats the error of an attempt. The zero value KindFailure is the kind of an error without a
+// verdict.
 type Kind int
 
 const (
@@ -72,13 +73,13 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &Verdict{Kind: KindUnavailable, err: orNoReason(err)} }
 
-// LibraryUnavailable returns the verdict Unavailable of the library itself. No handler has returned this error.
+// LibraryUnavailable returns the verdict Unavailable for an error of the library, which no handler has returned.
 func LibraryUnavailable(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, err: orNoReason(err)}
 }
 
-// NotCalled returns the verdict Unavailable of the library itself, for an attempt that ended before its handler was
-// called.
+// NotCalled returns the verdict Unavailable for an attempt that ended before its handler was called. The error comes
+// from the library.
 func NotCalled(err error) error {
 	return &Verdict{Kind: KindUnavailable, ByLibrary: true, NotCalled: true, err: orNoReason(err)}
 }

@@ -117,11 +117,12 @@ func notReadyReason(health observe.Health) string {
 	return "run"
 }
 
-// lingerTime is how long a client may continue to send a body after the answer was sent.
+// lingerTime is how long a client may still send the body of a request after the handler has sent the answer.
 const lingerTime = time.Second
 
 // newHandler returns a handler that reports the health of logs. If a request has a body, the handler sends the answer
-// and then closes the connection. Otherwise net/http would read the whole body, however slowly the body arrives.
+// and then closes the connection. If the connection stayed open, net/http would read the whole body, however slowly the
+// body arrives.
 func newHandler(timeout time.Duration, logs []Log, buildBody func(results []observe.Health, ready bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
