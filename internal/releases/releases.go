@@ -61,8 +61,11 @@ func New(cfg Config) *List {
 	return d
 }
 
-// WithoutPending removes entries with a pending release from wanted. A new claim would give them another token, and the
-// lost lease could no longer be released.
+// WithoutPending divides the entries in wanted. The result pending has the entries whose release has not succeeded yet,
+// and others has the rest. Do not claim an entry in pending. A claim would give the entry another token. The release
+// looks for the old token, so it could no longer give the old lease back.
+//
+// The parameter in is the time after which the entries in pending may be tried again.
 func (d *List) WithoutPending(wanted []processlog.Wanted, in time.Duration) (others []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.anyPending.Load() {
 		return wanted, nil
@@ -85,7 +88,8 @@ func (d *List) Release(token processlog.Token, entries ...processlog.QueueEntry)
 	d.releaseNow(releasesOf(token, true, entries))
 }
 
-// ReleaseUnknown gives back the leases that a failed claim may have taken. It offers no entry.
+// ReleaseUnknown gives leases back after a claim that failed. Nobody knows which of the entries the claim has leased.
+// Unlike Release, ReleaseUnknown does not offer the entries to other processes afterwards.
 func (d *List) ReleaseUnknown(token processlog.Token, wanted []processlog.Wanted) {
 	entries := make([]processlog.QueueEntry, len(wanted))
 	for i, w := range wanted {

@@ -14,7 +14,8 @@ const (
 // Interval is the minimum time between two log lines about the same cause.
 const Interval = time.Minute
 
-// Receiver receives reports. The parameter what of Receiver names an operation. A nil err says that the operation works
+// Receiver receives reports about operations. The first argument of Reported is the name of an operation, for example
+// the constant Session. The second argument is the error of the operation. A nil error says that the operation works
 // again.
 type Receiver interface{ Reported(what string, err error) }
 

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// The Luhn check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
+// issued matches digits that have the length of a card number, and begin as the card networks' numbers begin. The Luhn
+// check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// kinds lists functions. Each function looks for one kind of number that begins at text[at]. The result kept has the
-// characters of the number that stay in the text. The result end is the index after the number. If no number of this
-// kind begins at text[at], end is 0.
+// kinds lists functions. Each function looks for one kind of number that begins at text[at], and has two results:
+//   - The string kept has those characters of the number that are not removed, for example the last four digits.
+//   - The int end is the index after the number. It is 0 if no number of this kind begins at text[at].
 var kinds = []func(text []byte, at int) (kept string, end int){card, identity, mobile, account}
 
 // numbers scans the text once, because errors may be long.
@@ -98,7 +99,8 @@ func named(before []byte) bool {
 // group after a separator is probably the fraction of a second, so these digits are no card number.
 const mostInGroup = 7
 
-// Digits after the decimal point of another number are no card number.
+// card is one of the functions in kinds, and finds numbers of payment cards. Digits after a decimal point belong to
+// another number, so card finds nothing there.
 func card(text []byte, at int) (kept string, end int) {
 	if text[at] < '2' || text[at] > '6' {
 		return "", 0

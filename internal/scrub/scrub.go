@@ -54,15 +54,17 @@ var rules = []struct {
 	{secretWords, regexp.MustCompile(`(?is)\b((?:` + secret + `)(?:\[[a-z0-9_]*\]|\])*)(=|[ \t]+=[ \t]+|%3D)(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}${2}" + gone},
 	{secretWords, regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|\[[^\]]*\]?|\{[^}]*\}?|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
 	{secretWords, regexp.MustCompile(`(?is)'(` + secret + `)'\s*:\s*'[^']*'?`), "'${1}': '" + gone + "'"},
-	// After a space a value must have a digit, because "token: expired" describes an error.
+	// The first of these two rules removes a value that directly follows the colon. The second rule removes a value
+	// after a space, but only if the value has a digit. Without a digit, a text such as "token: expired" describes an
+	// error.
 	{secretWords, regexp.MustCompile(`(?i)\b(` + secret + `):[^\s&;,"'\]})=:/@]+`), "${1}:" + gone},
 	{secretWords, regexp.MustCompile(`(?i)\b(` + secret + `):[ \t]+[^\s&;,"'\]})0-9]*[0-9][^\s&;,"'\]})]*`), "${1}: " + gone},
 	{words{"x-"}, regexp.MustCompile(`(?i)\b(x-[a-z0-9-]*(?:key|token|secret|signature)):[ \t]+[^\s&;,"'\]})]+`), "${1}: " + gone},
 	{words{"--"}, regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:` + password + `|secret|token|api-key)[ \t]+)[^\s-][^\s]*`), "${1}" + gone},
 	{words{"identified"}, regexp.MustCompile(`(?i)(\bidentified[ \t]+(?:with[ \t]+[^\s]+[ \t]+)?by[ \t]+)(?:` + quoted + `|'[^']*'?)`), "${1}'" + gone + "'"},
 	{words{"otp", "pin", "cvv", "cvc", "csc"}, regexp.MustCompile(`(?i)\b(` + code + `)([ \t]+is[ \t]+|[ \t]+)[0-9]{3,8}\b`), "${1}${2}" + gone},
-	// This rule leaves a value in Chinese characters, because a text such as 密钥是必填项 ("the key is required") describes
-	// an error.
+	// This rule removes values in quotes, and values in ASCII characters. Other values in Chinese characters are not
+	// removed, because a text such as 密钥是必填项 ("the key is required") describes an error.
 	{words{"密", "口令", "私钥", "令牌", "码"}, regexp.MustCompile(`(?s)(` + hanSecret + `)(["'”]?\s*(?:[=:：]|为|是)\s*)(?:` + quoted + `|'[^']*'?|“[^”]*”?|[!#-&(-+\--:<-~][!#-%(-+\--:<-\\^-~]*)`), "${1}${2}" + gone},
 	{words{"码"}, regexp.MustCompile(`(` + hanCode + `)([ \t]*)[0-9]{4,8}\b`), "${1}${2}" + gone},
 	{words{"bearer", "basic"}, regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},

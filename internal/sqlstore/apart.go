@@ -93,7 +93,9 @@ func (p *splitter[T]) split(items []T) error {
 		return err
 	}
 	if written && len(second) > 1 {
-		return p.split(second) // The refused item is in second, so split second at once.
+		// The first half was written, so a refused item is in the other half. Split that half without trying it as a
+		// whole.
+		return p.split(second)
 	}
 	_, err = p.writeHalf(second)
 	return err

@@ -77,7 +77,8 @@ func (s *Store) lockBulks(ctx context.Context, tx processlog.Tx) error {
 
 const firstOfBulk = "SELECT id FROM (SELECT id, before_state FROM {audit} WHERE entry_id=0 ORDER BY id DESC LIMIT {limit}) AS records WHERE before_state={mark}"
 
-// requireFirst returns ErrChanged if there is an action with the secret of batch.
+// requireFirst returns ErrChanged if an earlier action has the same BulkID.Secret as the parameter batch. It locks the
+// row of bulkSetting, so that no other action with this secret begins at the same time.
 func (s *Store) requireFirst(ctx context.Context, tx processlog.Tx, batch processlog.BulkBatch) error {
 	if err := s.lockBulks(ctx, tx); err != nil {
 		return err
@@ -158,8 +159,8 @@ func (s *Store) bulk(ctx context.Context, id processlog.BulkID) ([]processlog.Bu
 	}
 	ids, err := queryIDs(ctx, s.pool(), s.withTimeLimit(ctx, s.sql(batchRows, "first", strconv.FormatUint(id.Record, 10), "limit", strconv.Itoa(processlog.MaxBulkRecords),
 		"first mark", s.d.binary(bulkMark(id.Secret)), "mark", s.d.binary(bulkMark(id.String())))))
-	// If id.Record is not the first record with this secret, the secret belongs to another action. Then the caller must
-	// get nothing.
+	// The first of these records must be id.Record. If the first one is another record, the caller has the secret of
+	// another action, and must get nothing.
 	if err != nil || len(ids) == 0 || slices.MinFunc(ids, processlog.ID.Compare).Row() != id.Record {
 		return nil, err
 	}

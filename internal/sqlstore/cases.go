@@ -99,7 +99,8 @@ const insertCases = "INSERT INTO {case} (entry_id, epoch, kind, business_type, b
 	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, RTRIM(ended_by), {error}, {amount}, {currency}, {now}, {now}+{due}" +
 	" FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2{and token}{again}, version={case}.version+1, closed_at=0"
 
-// openCases opens cases for the dead entries of ids. andToken is empty or another condition in SQL.
+// openCases opens a case for each dead entry whose id is in ids. The parameter andToken is empty, or is a condition on
+// the column token that begins with AND.
 func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, andToken string, draft func(id processlog.ID) *processlog.CaseDraft) error {
 	each := func(of func(d *processlog.CaseDraft) string) string {
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)

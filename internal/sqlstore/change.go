@@ -24,7 +24,8 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
-			// A transaction of another database may find a log of the same name without this entry.
+			// The caller's transaction may be in another database than the log, and then finds no entry. In this case,
+			// return the error that says so.
 			err = cmp.Or(s.wrongSchema(ctx, tx), err)
 			s.discardSession(ctx, tx, err)
 		}

@@ -17,7 +17,9 @@ import (
 func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
 	if slices.ContainsFunc(session.charsets[:], garbles) {
-		return []error{session.charsetProblem()} // No other value that was read in such a session can be trusted.
+		// The session's charset changes the texts that the server sends. So no other value from this session can be
+		// trusted.
+		return []error{session.charsetProblem()}
 	}
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}

@@ -163,7 +163,8 @@ func (p *proof) tryWrites(ctx context.Context, tx processlog.Tx, guarded bool) e
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:
-		// An error of this kind says nothing about the guard of the INSERT, so the trial could not be made.
+		// The server was busy, was unreachable, or has rolled the transaction back. So the INSERT did not show whether
+		// its guard works, and the trial could not be made.
 		return err
 	}
 	if err != nil && p.s.schema != "" {

@@ -27,8 +27,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	}
 	defer p.leave()
 	err = p.lookAt(ctx, id)
-	// If the session of holder was lost, the row was no longer locked. The results of the trials then mean nothing, so
-	// return the error, and checkInstruments tries again.
+	// lookAt needs a row that is locked. The transaction in the variable holder has this lock. If its session was lost,
+	// the row was unlocked, and what lookAt found means nothing. So return the error, and checkInstruments tries again.
 	if _, lost := queryIDs(ctx, holder, p.s.sql(tryRead, "id", id.String())); lostConnection(lost) {
 		return lost
 	}
@@ -155,7 +155,8 @@ func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string)
 	return told, err
 }
 
-// lockWait sets proofLockWait. It returns how long the session really waits, because some engines ignore the setting.
+// lockWait limits the session's waits for row locks to proofLockWait seconds. Some engines ignore this setting. So
+// lockWait asks the session for its limit afterwards, and returns the answer.
 func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 	_, _ = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout=%d", proofLockWait))
 	var seconds int64
@@ -235,7 +236,9 @@ func (p *proof) showsRow(ctx context.Context, id processlog.ID, level sql.Isolat
 	return seen, err
 }
 
-// unlessRefused returns nil if the server answered with an error, and err if the session has ended or gave no answer.
+// unlessRefused removes the error of a statement that the server refused, because a refusal is a valid result of a
+// trial. It returns nil for such an error. It returns err unchanged if the session has ended or the server gave no
+// answer.
 func unlessRefused(err error) error {
 	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) && !lostConnection(err) {
 		return nil

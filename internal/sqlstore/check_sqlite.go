@@ -25,7 +25,8 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 		if err != nil {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
-		defer conn.Close() // so that the second one is really another connection
+		// Keep this connection until the end. Otherwise the pool could return the same connection in the next round.
+		defer conn.Close()
 		if problems := checkSQLiteConn(ctx, s, conn, conns > 1); len(problems) > 0 {
 			return problems
 		}

@@ -13,8 +13,9 @@ import (
 
 const claimRead = "SELECT {columns} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
-// Claim implements Store. One transaction locks the free rows by primary key, decides, and writes the leases. Each write
-// requires the version that was read, because SKIP LOCKED locks nothing on TiDB.
+// Claim implements Store. One transaction locks the free rows by primary key, decides which of them to lease, and
+// writes the leases. On TiDB, SKIP LOCKED locks nothing. So each write also requires that the row still has the version
+// that was read.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	return s.claim(ctx, want, token, lease, nil, accept)
 }
@@ -54,8 +55,8 @@ type claim struct {
 	lease       time.Duration
 	permits     *permits // nil: the claim needs no permits
 	result      processlog.Claimed
-	waitErr     *waitError       // set if a trigger waited for a lock
-	retryRows   []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
+	waitErr     *waitError       // set if a trigger waited in vain for a lock
+	retryRows   []processlog.Row // rows that could not be leased together; takeApart leases them in smaller parts
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
@@ -208,8 +209,8 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	return nil
 }
 
-// takeApart claims rows again after their transaction was rolled back, because the database refused a row or a trigger
-// waited.
+// takeApart leases the rows of retryRows in smaller parts. One transaction for all these rows was rolled back. The
+// reason was that a trigger waited in vain for a lock, or that the database refused to write a row.
 func (c *claim) takeApart(ctx context.Context) error {
 	refused := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.retryRows) {
@@ -217,7 +218,9 @@ func (c *claim) takeApart(ctx context.Context) error {
 			break
 		}
 		write := c.s.updateFree
-		if c.waitErr != nil && len(ids) == len(c.retryRows) { // All rows together have waited already, so do not try all of them again.
+		if c.waitErr != nil && len(ids) == len(c.retryRows) {
+			// The UPDATE of all these rows has already waited in vain. So do not send this UPDATE again, and begin with
+			// a part of the rows.
 			write = c.s.updateFreeFrom(c.waitErr)
 		}
 		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
@@ -241,7 +244,10 @@ func (c *claim) heldByCaller(row *processlog.Row) bool {
 	return token != processlog.Token{} && token == row.Token
 }
 
-// A delivery that was counted twice would look like a crash. A count of MaxCount may be too large to raise.
+// keepsDeliveryCount reports whether the claim leaves the delivery count of the row as it is. There are two such cases:
+//   - The caller already has the lease, so this delivery is counted already. If it was counted twice, it would look
+//     like a crash.
+//   - The count has reached MaxCount. A higher number may not fit into the column.
 func (c *claim) keepsDeliveryCount(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.heldByCaller(row) || row.DeliveryCount >= processlog.MaxCount
 }

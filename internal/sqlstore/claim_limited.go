@@ -62,8 +62,8 @@ type keyPermits struct {
 	granted         int64         // processlog.Room.Granted
 	next            time.Duration // time until there is one more start
 	holders         []holder      // entries that may hold a permit
-	ahead, interval time.Duration // stored time minus current time, and the interval of the last grant
-	shift           time.Duration // how far the stored time moves because the interval has changed
+	ahead, interval time.Duration // column tat minus the current time; Interval of the limit at the last grant
+	shift           time.Duration // what to add to the column tat, because the Interval of the limit has changed
 	wanted          int           // claimable entries of the key
 	taken           int           // permits that the claim takes, plus the starts in the field advance
 	advance         int           // starts that the claim takes in advance, for entries of later claims
@@ -272,7 +272,8 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 		return nil
 	}
 	for _, k := range p.keys {
-		k.taken, k.advance = 0, 0 // The claim may have leased fewer rows than it chose.
+		// Count again from the leased rows, because the claim may have leased fewer rows than it chose.
+		k.taken, k.advance = 0, 0
 	}
 	for i := range mine {
 		k := p.of(&mine[i])
@@ -292,9 +293,9 @@ func (c *claim) writePermits(ctx context.Context, tx processlog.Tx, mine []proce
 			k.taken += k.advance
 			k.granted += int64(k.advance)
 		}
-		// The interval has changed, so the stored time of the key moves by k.shift. A start of the old interval must no
-		// longer be returned. ReturnStarts returns no start if the field granted has another value than at the claim,
-		// so raise this field.
+		// The Interval of the limit has changed, so the key's column tat moves by k.shift. A start of the old Interval
+		// must no longer be returned. ReturnStarts returns no start if the field granted has another value than at the
+		// claim. So raise this field.
 		if k.shift != 0 {
 			k.granted++
 		}
@@ -344,7 +345,8 @@ func (p *permits) raise(written []*keyPermits) string {
 		"name", p.s.d.text(p.limit.Name), "keys", strings.Join(keys, ","))
 }
 
-// byKey returns an expression with the value of each key.
+// byKey returns an SQL expression for an UPDATE of several keys. In the row of each key, the expression has the value
+// that the function value returns for this key.
 func byKey(written []*keyPermits, value func(k *keyPermits) string) string {
 	most := value(written[0])
 	var others []string

@@ -38,7 +38,8 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountF
 	return counts, nil
 }
 
-// SQLite accepts at most 500 parts of a UNION.
+// groupsPerCount is how many groups one statement counts. Each group is a part of a UNION. SQLite accepts 500 parts, so
+// 200 leaves a margin.
 const groupsPerCount = 200
 
 func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The entry id always comes last.
+// listOrder says by what a listing sorts its entries. Entries that are equal in that respect are sorted by their ids.
 type listOrder string
 
 const (

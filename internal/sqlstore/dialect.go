@@ -18,10 +18,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dialect holds everything that differs between kinds of databases. Suffixes and hints may be empty.
+// dialect holds everything that differs between kinds of databases. A field that is a suffix or a hint may be empty.
+// Statements on that database then need no such text.
 //
-// Store.Check sets these fields to what the server really does: halves, share, shareNow, inTx, returning, probe,
-// snapshots, galera and foldsNames.
+// The following fields depend on the server: halves, share, shareNow, inTx, fit, steady, returning, probe, snapshots,
+// galera and foldsNames. Store.Check finds out what the server really does, and then sets these fields.
 type dialect struct {
 	name       string
 	migrations fs.FS

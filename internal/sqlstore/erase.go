@@ -68,7 +68,8 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 	}
 	for _, r := range history {
 		blank := r.Erased()
-		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // Keep the record of the erasure itself.
+		// Skip a record without anything to erase. Also skip the record that says who erased the entry and why.
+		if blank == r.AuditRecord || r.Action == processlog.ActionErase {
 			continue
 		}
 		query := s.sql(eraseRecord, "before", s.d.binary(storedState(blank.Before, r.isInBatch)), "after", s.d.binary(storedState(blank.After, false)), "id", decimal(r.row))

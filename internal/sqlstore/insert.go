@@ -60,8 +60,9 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return in.result, nil
 }
 
-// insertChunks cuts order into pieces that fit a packet. A client that writes values into the statement may double their
-// size.
+// insertChunks divides the slice order, which has indexes of drafts. One INSERT has room for the drafts of one chunk,
+// because an INSERT must fit into a packet of the server. The field maxContent is half the size of a packet, because a
+// client may double the size of the values in a statement.
 func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
 	most := maxStatementBytes
 	if s.maxContent > 0 {
@@ -200,9 +201,9 @@ type rowKind struct {
 	proven bool // whether the transaction is known to be open
 }
 
-// insertTexts keeps one SQL text for each kind of row.
+// insertTexts keeps the SQL text of each rowKind, so that each text is built only once.
 type insertTexts struct {
-	guards [2]string // results of guard: for a transaction of which nobody knows whether it is open, and for an open one
+	guards [2]string // conditions for guardedKey; only the first one checks that the transaction is open
 
 	mu   sync.RWMutex
 	rows map[rowKind]string // guarded by mu
@@ -322,12 +323,16 @@ func sent(b []byte, placeholder string) any {
 // The driver would send NULL for a nil slice.
 var noBytes any = []byte{}
 
-// guardedKey makes the INSERT fail outside a transaction, in the log of another database, and in a session that would
-// store another value than the one sent. The server evaluates this guard as part of the INSERT, so nothing changes between
-// check and write.
+// guardedKey returns an expression for the key of the first row. If the condition guard is false, the expression makes
+// the whole INSERT fail. The condition is false in these cases:
+//   - The session is outside a transaction.
+//   - The session is in another database than the log.
+//   - The session would store another value than the one that was sent.
 //
-// To fail, it computes a number out of range, because a NULL fails only under a strict sql_mode. Without CONCAT, MySQL
-// would store a prepared key 007 as 7.
+// The server evaluates the condition as part of the INSERT, so nothing changes between check and write. The INSERT
+// fails because a number in the expression is out of range. A NULL would fail only under a strict sql_mode.
+//
+// CONCAT keeps the key a text. Without CONCAT, MySQL would store the key 007 of a prepared statement as 7.
 func guardedKey(guard, placeholder string) string {
 	if guard == "" {
 		return placeholder

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is how many of a type's earliest entries InvalidRows checks for endless leases. Such an entry never runs, so
-// it becomes one of the earliest.
+// headDepth is how many entries of each type and state InvalidRows checks for a lease that never ends. These are the
+// entries that became due first. An entry with such a lease never runs, so in time all entries before it are done.
 const headDepth = 100
 
 const (

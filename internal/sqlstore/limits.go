@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mostTypes is the size of business_types. A type that does not fit is not stored.
+// mostTypes is the maximum length in bytes of the column business_types, which lists types of entries. If the list has
+// no room for a further type, that type is not stored.
 const mostTypes = 2000
 
 // Names of types contain no line breaks.
@@ -140,8 +141,8 @@ func (s *Store) LimitedKey(ctx context.Context, limit processlog.StoredLimit, ke
 const putLimit = "UPDATE {limit}{by id} SET person_interval={interval}, person_burst={burst}, person_concurrent={concurrent}, version=version+1," +
 	" actor={actor}, reason={reason}, changed_at={now} WHERE limit_key={no bytes} AND limit_name={name} AND version={version}"
 
-// PutLimit implements Operations. Claims lock the row that it writes, so each claim sees the change as a whole or not at
-// all.
+// PutLimit implements Operations. It writes one row. Every claim under the limit locks this row, so a claim sees the
+// change as a whole or not at all.
 func (s *Store) PutLimit(ctx context.Context, l processlog.StoredLimit, ops ...processlog.Operation) error {
 	query := s.sql(putLimit, "interval", strconv.FormatInt(int64(l.Person.Interval), 10), "burst", strconv.Itoa(l.Person.Burst), "concurrent", strconv.Itoa(l.Person.Concurrent),
 		"actor", s.d.text(l.Actor), "reason", s.d.text(l.Reason), "name", s.d.text(l.Name), "version", decimal(l.Version))

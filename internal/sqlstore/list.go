@@ -27,9 +27,12 @@ func pageLimit(limit int) (int, error) {
 	return limit, nil
 }
 
-// List implements Store. An index supplies the rows in order, so a page reads only its own rows, plus a limited number
-// that it compares with the filter. The index is that of an id, else of created_at, else the due index, else the primary
-// key.
+// List implements Store. An index supplies the rows in order. So a page reads only its own rows, plus a limited number
+// that it compares with the filter. List uses the first of these indexes that fits the filter:
+//   - the index of an id, if the filter has a batch id, business id or external business id
+//   - the index of created_at, if the filter limits the time at which entries were recorded
+//   - the due index, if the filter limits the states or the business types
+//   - the primary key
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {

@@ -15,10 +15,10 @@ type leasedPosition struct {
 	businessType string
 }
 
-// readLeased reads the only page of a listing of the running entries of all types. No index has the leases. So
-// readLeased compares the rows of each group that have been due longest. Each group has an equal share of MaxRead rows,
-// so a large backlog of one type does not hide the entries of other types. One statement reads rangesPerStatement
-// groups.
+// readLeased lists the running entries of all types. This listing has one page only. No index contains the leases, so
+// readLeased must check row by row. It checks the first rows of each group in the order of the listing. Each group has
+// an equal share of MaxRead rows, so a large backlog of one type does not hide the entries of other types. One
+// statement reads rangesPerStatement groups.
 func (l *listing) readLeased(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -48,8 +48,9 @@ func (l *listing) readLeased(ctx context.Context) (page processlog.Page, err err
 	return page, err
 }
 
-// readShares returns the leased rows among the first rows of each group. It adds the number of compared rows to
-// page.Read, and the types that have further rows to page.Partial.
+// readShares reads the first rows of each group, at most share rows, and returns those that match the filter. It adds
+// the number of rows that it has read to page.Read. If a group may have more rows than share, readShares adds the type
+// of the group to page.Partial.
 func (l *listing) readShares(ctx context.Context, groups []group, share int, page *processlog.Page) (held []leasedPosition, err error) {
 	rows, err := l.s.read(ctx, l.sharesQuery(groups, share))
 	if err != nil {

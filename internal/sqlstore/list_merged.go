@@ -11,12 +11,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// SQLite accepts at most 500 parts of a UNION.
+// rangesPerStatement is the maximum number of index ranges that one statement reads. Each range is a part of a UNION.
+// SQLite accepts 500 parts, so 100 leaves a margin.
 const rangesPerStatement = 100
 
 // readMerged reads a page from several ranges of the due index. One statement reads at most rangesPerStatement ranges.
-// The last statement reads the rows of the page. Each earlier statement reads positions, but no rows. The variable
-// front keeps the first of these positions in the order of the list.
+// The last statement reads the rows of the page. The statements before it read only positions. Of all positions so far,
+// the variable front keeps those that the page can need: the first l.limit+1 in the order of the listing.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -85,8 +86,8 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// In listMerged, {heads} stands for one headsOfGroup for each group. If earlier statements have read positions, one
-// headsKnown follows the last headsOfGroup, and adds these positions.
+// The fragment {heads} in listMerged is a UNION. It has one part headsOfGroup for each group that the last statement
+// reads. If earlier statements have found positions, the last part is headsKnown, which reads these positions again.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -102,8 +103,8 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged returns one headsOfGroup for each group. If the slice front already has enough positions for a page, merged
-// leaves out all positions behind them.
+// merged returns a UNION that reads positions. It has one part headsOfGroup for each group. If the slice front already
+// fills the page, each part leaves out the rows whose next_at comes after all positions in front.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	for _, condition := range l.next() {

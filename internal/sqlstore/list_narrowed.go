@@ -76,7 +76,8 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
-// {looks} stands for one lookedInState for each state.
+// lookedInStates reads several states at once. Its fragment {looks} is a UNION, and lookedInState is the part of the
+// UNION for one state.
 const (
 	lookedInState  = "SELECT head_at, head_id, matches FROM ({look}) AS g{place}"
 	lookedInStates = "SELECT head_at, {empty}, head_id, matches FROM ({looks}) AS looked ORDER BY {order} LIMIT {limit}"
@@ -142,7 +143,9 @@ func (l *listing) narrows() (all []string) {
 	if mark := l.f.LeasedBy.LeaseMark(); l.f.LeasedBy != (processlog.InstanceID{}) {
 		all = append(all, fmt.Sprintf("SUBSTR(token,1,%d)=%s", len(mark), l.s.d.binary(mark)))
 	}
-	if l.f.LastError != "" { // The function looks for a plain text, not for a pattern, so no character has a special meaning.
+	if l.f.LastError != "" {
+		// The SQL function in the field instr looks for a plain text, not for a pattern. So no character of LastError
+		// has a special meaning.
 		all = append(all, l.s.d.instr+"(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}
 	return all

@@ -24,7 +24,8 @@ const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// A session may go on waiting for a minute after the library has given its statement up.
+	// boundedFor is how long the library shortens its waits after a statement that waited in vain. The server may let
+	// that statement wait for a minute after the library has given it up. So boundedFor must be longer than a minute.
 	boundedFor = 5 * time.Minute
 )
 
@@ -78,7 +79,8 @@ func (t *boundedTx) Commit() error { return t.end(t.Tx.Commit()) }
 
 func (t *boundedTx) Rollback() error { return t.end(t.Tx.Rollback()) }
 
-// end closes the connection if it cannot restore the session's wait.
+// end returns err. First it restores the lock timeout of the session, and gives the connection back to the pool. If the
+// timeout cannot be restored, end closes the connection instead.
 func (t *boundedTx) end(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rowWait)
 	defer cancel()

@@ -24,16 +24,19 @@ const (
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// The server ends a session whose process stands still in a transaction. MySQL's setting ends every idle session, so the
-// own pool closes idle connections earlier, after idleInPool.
+// With these settings the server ends a session of the library if the library sends nothing for 60 seconds during a
+// transaction. So a process that hangs does not keep its locks. MariaDB's setting applies only during a transaction.
+// MySQL's setting applies to every idle session. So the library's own pool itself closes idle connections earlier,
+// after idleInPool.
 const (
 	idleMariaDB = ", idle_transaction_timeout=60"
 	idleMySQL   = ", wait_timeout=60"
 	idleInPool  = 30 * time.Second
 )
 
-// setUpMySQL returns a setUp that sends ownSettings, followed by the further setting in the parameter idle. If the
-// server lacks one of the variables, it refuses the statement. Then setUp sends ownLeastSettings instead.
+// setUpMySQL returns a setUp that sends ownTransactions, and then ownSettings together with the parameter idle. The
+// parameter idle is idleMariaDB or idleMySQL. If the server lacks a variable of ownSettings or idle, it refuses the
+// whole statement. Then the setUp sends ownLeastSettings instead.
 func setUpMySQL(idle string) setUp {
 	return func(ctx context.Context, conn driver.ExecerContext) error {
 		_, err := conn.ExecContext(ctx, ownTransactions, nil)
@@ -86,7 +89,8 @@ const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
-	// The server sends bytes unchanged, whatever the session's result charset is.
+	// The session's result charset may be the problem, so mysqlTexts makes the query return bytes. The server sends
+	// bytes unchanged.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
 		return nil // The caller already has an error that says more.

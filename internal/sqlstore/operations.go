@@ -78,10 +78,12 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	return nil
 }
 
-// typesRead is how many of the newest operations Types reads, for types without entries in the log.
+// typesRead is how many operations the method Types searches, the newest first. An operation may name a type that has
+// no entries in the log.
 const typesRead = 1000
 
-// {pauses} matches the names of pauses, and {after pause} is where the type begins in such a name.
+// The last SELECT finds types that were paused. A pause is a row of {setting}, and its name ends with the type. The
+// pattern {pauses} matches these names. {after pause} is the position in the name at which the type begins.
 const readTypes = "SELECT {text business_type} FROM (SELECT business_type FROM ({groups}) AS g" +
 	" UNION SELECT business_type FROM (SELECT business_type FROM {operation} ORDER BY id DESC LIMIT {limit}) AS newest WHERE business_type<>{empty}" +
 	" UNION SELECT SUBSTR(name,{after pause}) FROM {setting} WHERE name LIKE {pauses}) AS types ORDER BY 1"
