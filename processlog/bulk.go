@@ -38,10 +38,12 @@ func ParseBulkID(text string) (BulkID, error) {
 	return BulkID{record, secret}, nil
 }
 
-// BulkBatch is the record of one batch of an action on several entries. Each batch is one row of the audit table.
+// BulkBatch is one batch of an action on several entries. The audit table has one row for each batch.
 type BulkBatch struct {
-	ID     BulkID // id of the action; in the first batch its Record is 0 until ChangeBulk has stored that batch
-	Record uint64 // number of this batch's record. ChangeBulk ignores it
+	// ID is the id of the action. Its number ID.Record is that of the action's first row in the audit table. So
+	// ID.Record is 0 until ChangeBulk has stored the first batch.
+	ID     BulkID
+	Record uint64 // number of this batch's row in the audit table. ChangeBulk ignores it
 	// Follows is the Record of the batch before this one. ChangeBulk changes nothing if another batch already follows
 	// that batch. 0 means that ChangeBulk does not check.
 	Follows uint64
@@ -70,7 +72,8 @@ func (m Match) Validate() error {
 	if len(m.Filter.States) == 0 {
 		return &FieldError{Field: "states", Reason: "name a state"}
 	}
-	if m.Filter.LeasedOfAllTypes() { // A listing of all types may leave out entries that run.
+	// List may leave out entries if the filter has Leased but no type. The action would then miss these entries.
+	if m.Filter.LeasedOfAllTypes() {
 		return &FieldError{Field: "filter", Reason: "Leased wants a type, an id, or a created range"}
 	}
 	_, err := m.Filter.Narrowed()

@@ -102,7 +102,8 @@ func (ch Change) After(before Row) (Row, error) {
 	if ch.dropsAttempt(before) {
 		after.Faults = before.Faults.In(&before)
 		after.Faults.OutcomeUnknown = true
-		after.LastError = cmp.Or(before.LastError, abandonedError) // A claim reads the Faults of a row only if its LastError is not empty.
+		// A claim ignores the Faults of a row whose LastError is empty. So set LastError.
+		after.LastError = cmp.Or(before.LastError, abandonedError)
 	}
 	after.State, after.EndedBy, after.DueIn = rule.toState, rule.endedBy, ch.Delay
 	switch ch.Action {
@@ -127,8 +128,8 @@ func (ch Change) After(before Row) (Row, error) {
 
 const abandonedError = "compensator: an attempt held the entry when it was cancelled or rescheduled, so its outcome is unknown"
 
-// dropsAttempt reports whether the change hides an attempt that may be running. Its effect may still happen, so the Faults
-// must say that an outcome is unknown.
+// dropsAttempt reports whether the change drops the outcome of an attempt that may be running. The effect of this
+// attempt may still happen. So the Faults must say that an outcome is unknown.
 func (ch Change) dropsAttempt(before Row) bool {
 	return before.DeliveryCount > 0 && (ch.Action == ActionCancel || ch.Action == ActionReschedule && before.LeaseLeft > 0)
 }

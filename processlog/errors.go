@@ -234,9 +234,9 @@ type PanicError struct {
 	Stack []byte // stack of the goroutine that panicked; the text "runtime.Goexit" if the handler called that function
 }
 
-// formatValue returns Value as package fmt prints it. Package fmt recovers if a method of Value panics, and then prints
-// the value of that second panic. If a method of the second value panics too, package fmt panics, and formatValue
-// recovers.
+// formatValue returns Value as package fmt prints the field Value. If a method of Value panics, package fmt prints the
+// value of the new panic. If package fmt cannot print the new panic either, package fmt itself panics. formatValue
+// recovers from that, and returns a text with the type of Value.
 func (e *PanicError) formatValue() (text string) {
 	defer func() {
 		if recover() != nil {

@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// These are the limits of what an entry holds. Lengths are in characters, except where they are in bytes.
+// These are the largest values that an entry can hold. For a text, the value is the maximum length in characters, or in
+// bytes if the comment says so.
 const (
 	MaxIdempotencyKey = 191                        // idempotency key, and the name of a person who acts
 	MaxName           = 64                         // business type, batch id, business ids, user id and user name
 	MaxHeaders        = 2048                       // headers as JSON, in bytes
-	MaxText           = 1000                       // last error, and the reason that a person gives
+	MaxText           = 1000                       // last error of an entry; reason that a person gives
 	MaxCount          = 1 << 30                    // number of attempts
 	MaxDelay          = 100 * 365 * 24 * time.Hour // time until an entry is due
 )

@@ -37,9 +37,9 @@ type Filter struct {
 	UserID    string  `json:"user_id,omitempty"`    // empty: any
 
 	// Leased keeps only entries that are due and that a process holds now. Without a type, an id and a created range,
-	// List returns one page, and begins with the entries that have been due longest. It then compares an equal share of
-	// MaxRead rows of each state and type, and at least one row of each. Page.Partial names the types of which the page
-	// may lack entries.
+	// List returns only one page, which begins with the entries that have been due longest. To fill this page, List
+	// compares at most MaxRead rows with the filter, the same number of rows for each pair of state and type. List
+	// compares at least one row of each pair. Page.Partial names the types of which the page may lack entries.
 	Leased bool `json:"leased,omitempty"`
 
 	// LeasedBy keeps only entries whose lease belongs to the process with this id, as Token.MarkedBy finds out. The

@@ -78,8 +78,8 @@ type Operations interface {
 	KeepAttempts(ctx context.Context) error
 
 	// AttemptsOf reads the failed attempts of an entry, the oldest first, at most MaxAttemptsKept. The store may keep
-	// each attempt in the slot that AttemptSlot returns, where a new attempt overwrites an older attempt of the same
-	// entry. The older attempt has a Version that is lower by at least 2*MaxAttemptsKept - 1.
+	// each attempt in the slot that AttemptSlot returns. Then a new attempt overwrites an older attempt of the entry
+	// only if their Versions differ by at least 2*MaxAttemptsKept - 1.
 	AttemptsOf(ctx context.Context, id ID) ([]FailedAttempt, error)
 
 	// StatsClock returns the current time of the database's clock. If the table of statistics is missing, StatsClock
@@ -155,9 +155,9 @@ type Operations interface {
 	// that pause or have paused a type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCases assigns open cases to owner, or to nobody if owner is empty, in one transaction. A case is assigned only
-	// if its version is still the one in seen. For each assigned case op is recorded, with the entry and the type of the
-	// case.
+	// AssignCases assigns open cases to owner, in one transaction. If owner is empty, the cases belong to nobody
+	// afterwards. AssignCases assigns a case only if its version is still the version in the parameter seen. For each
+	// case that it assigns, AssignCases records the operation op, with the entry and the type of the case.
 	//
 	// AssignCases returns one error for each case, in the order of seen: nil, ErrChanged, or ErrNotFound if there is no
 	// open case. No case may be named twice.
@@ -173,13 +173,14 @@ type Operations interface {
 	// not grow with the keys of a limit. A log without the table of limits has none.
 	Limits(ctx context.Context, name string) ([]StoredLimit, error)
 
-	// LimitedKey reads how far one key has used up a limit, which the method Limits has returned. The key is "" if the
-	// limit has no keys.
+	// LimitedKey reads how far one key of a limit is used up. The parameter limit is a result of the method Limits. If
+	// this limit has no keys, the parameter key is "".
 	LimitedKey(ctx context.Context, limit StoredLimit, key string) (LimitedKey, error)
 
-	// PutLimit writes the fields Person, Actor and Reason of a limit, which the method Limits has returned. It records
-	// the operations ops in the same transaction. PutLimit returns ErrChanged if the stored version is not
-	// limit.Version, or if the limit does not exist. After PutLimit every claim obeys the new values.
+	// PutLimit writes the fields Person, Actor and Reason of a limit. The parameter limit is a result of the method
+	// Limits, with new values in these fields. PutLimit records the operations ops in the same transaction. It returns
+	// ErrChanged if the stored version is not limit.Version, or if the limit does not exist. After PutLimit every claim
+	// obeys the new values.
 	PutLimit(ctx context.Context, limit StoredLimit, ops ...Operation) error
 
 	// Settings reads all settings.
@@ -196,8 +197,8 @@ const MaxBulkBatches = 20
 // MaxBulkRecords is the maximum number of audit records without an EntryID that Bulk reads.
 const MaxBulkRecords = 10_000
 
-// MaxBulkKeys is the number of the newest audit records without an EntryID in which a store looks for an action by its
-// secret.
+// MaxBulkKeys limits the search for an action by its secret. Of the audit records without an EntryID, a store searches
+// only the newest MaxBulkKeys records.
 const MaxBulkKeys = 1000
 
 // Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency is unknown, and
@@ -319,8 +320,8 @@ type SeenCase struct {
 	Version uint64 // Case.Version
 }
 
-// Assigned returns the error of AssignCases for seen. The parameter c is the present case of the entry, or nil if the
-// entry has no case.
+// Assigned returns the error that AssignCases reports for the case. nil means that the case may be assigned. The
+// parameter c is the present case of the entry, or nil if the entry has no case.
 func (seen SeenCase) Assigned(c *Case) error {
 	switch {
 	case c == nil || !c.ClosedAt.IsZero():
@@ -356,7 +357,7 @@ type CaseGroup struct {
 	Currency     string      // empty for the cases whose amount is unknown
 	N            int         // number of cases
 	Sum          int64       // sum in minor units
-	First, Last  time.Time   // times at which the oldest and the newest of these cases were opened
+	First, Last  time.Time   // when the oldest and the newest case of the group were opened
 	Example      ID          // entry of the newest case
 	Error        string      // error of the entry in the field Example
 	Kind         CaseKind    // kind of the case of the entry in the field Example
@@ -380,8 +381,11 @@ type Operation struct {
 	Reason       string // reason that Actor gives
 }
 
-// AuditLogFilter selects records for AuditLog. A page reads up to 10,000 changes and 10,000 operations, or all records of
-// EntryID. If BusinessTypes is set, AuditLog reads until the page is full, so set a deadline on ctx.
+// AuditLogFilter selects records for AuditLog. The audit log has two tables: changes of entries, and operations, which
+// change no entry. To fill a page, AuditLog reads up to 10,000 records of each table. There are two exceptions:
+//
+//   - If EntryID is set, AuditLog reads all records of that entry.
+//   - If BusinessTypes is set, AuditLog reads until the page is full. So set a deadline on ctx.
 type AuditLogFilter struct {
 	EntryID       ID        // zero: any
 	BusinessTypes []string  // nil: any. Empty: none. "" selects records without a type

@@ -46,13 +46,17 @@ type Ordering interface {
 	// entries may be blocked. Call Release for the entries that are not blocked.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// Advance finds the entries that may run after other entries of their keys have ended. The parameter positions
-	// names the keys and, as far as the caller knows them, the ended entries.
+	// Advance finds the entries that may run because other entries of their keys have ended. The parameter positions
+	// names the keys. It also names the ended entries, as far as the caller knows them.
 	//
-	// Advance looks, for each key, at the first entry that can block later entries (see Ordering). It returns this
-	// entry if the entry is due and has no lease. If Block has delayed this entry, and no entry of the key has a lease,
-	// Advance makes the entry due and returns it. Advance also removes the notes of ended entries before the first
-	// entry.
+	// For each key, Advance looks only at the first entry that can block later entries (see Ordering). There are two
+	// cases in which Advance returns the id of this first entry:
+	//
+	//   - The first entry is due and has no lease.
+	//   - The method Block has delayed the first entry, and no entry of the key has a lease. Advance makes the first
+	//     entry due.
+	//
+	// Advance also removes the notes (see Ordering) of ended entries that come before the first entry.
 	//
 	// Advance does not wait long for a lock. A locked entry stays unchanged. A *RefusedError names entries that the
 	// database refuses to make due.
@@ -65,7 +69,8 @@ type Ordering interface {
 // MaxOrderingKey is the maximum length of Position.Key in bytes.
 const MaxOrderingKey = 64
 
-// Position is the note of an entry under its ordering key.
+// Position is the note of an entry: a row in the table of notes. The note stores the position of the entry among all
+// entries with the same ordering key. See Ordering.
 type Position struct {
 	BusinessType string // business type of the entry
 	Key          string // any bytes, at least one
@@ -90,8 +95,11 @@ type KeyState struct {
 	Taken bool
 
 	// Members lists the entries that can block later entries (see Ordering), in the order of their positions, at most
-	// MaxMembers. It is nil if one of these entries was claimed under another token than the caller's, and no outcome
-	// or release was stored since that claim. Another process may then still run the entry.
+	// MaxMembers. Members is nil if another process may still run one of these entries. That is the case if both
+	// conditions are true for the entry:
+	//
+	//   - Another token than the caller's claimed the entry last.
+	//   - Since that claim, neither an outcome nor a release was stored.
 	Members []Member
 }
 

@@ -68,8 +68,8 @@ type Queue interface {
 	// only. Two leaders, or none for one period, do no harm.
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
-	// Close releases the resources that the queue opened itself. After Close, every method fails, and Listen calls wake no
-	// more. Other processes that share the queue are not affected.
+	// Close releases the resources that the queue opened itself. After Close, every method fails, and a running Listen
+	// does not call its function any more. Other processes that share the queue are not affected.
 	Close() error
 }
 
@@ -81,9 +81,11 @@ type QueueInspector interface {
 
 // Queued is the data of a queue about an entry.
 type Queued struct {
-	Has  bool          // whether the queue has the entry
-	In   time.Duration // if Has is true: time until the entry is due in the queue, or until its lease there ends; 0: now
-	Lost bool          // whether the type is lost, so that the queue may lack entries of it: see Queue.Rebuild
+	Has bool // whether the queue has the entry
+	// In is the time until the entry is due in the queue, or until its lease in the queue ends. If the entry is due, or
+	// if the queue does not have the entry, In is 0.
+	In   time.Duration
+	Lost bool // whether the type is lost, so that the queue may lack entries of it: see Queue.Rebuild
 }
 
 // Never is the result of Peek for a type without entries.
@@ -98,8 +100,9 @@ type QueueEntry struct {
 
 // EnqueueRules are the rules by which Enqueue treats entries that the queue already has, and types that are full.
 type EnqueueRules struct {
-	// MaxLease is the longest lease of any process. In the queue, a leased entry is due at the end of its lease. So
-	// Enqueue replaces a due time only if it is later than QueueEntry.In plus MaxLease.
+	// MaxLease is the longest lease of any process. For a leased entry, the queue stores the end of the lease as the
+	// due time. This due time is at most QueueEntry.In plus MaxLease, and Enqueue must not replace it. So Enqueue
+	// replaces only a due time that is later than QueueEntry.In plus MaxLease.
 	MaxLease time.Duration
 	Limit    int // maximum number of members of a type, see Config.QueueLimit; 0: no limit
 	// Near is a duration. An entry that is due within this time is added even to a type that has as many members as the

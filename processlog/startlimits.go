@@ -25,24 +25,25 @@ type StartLimits interface {
 	// held the permit. So the holder of the lease can neither renew the lease nor store a failure.
 	//
 	// ClaimLimited obeys the values that a person has set (see Operations.PutLimit), and returns the values in
-	// Claimed.InForce. After a change of the Interval, the number of starts that a key has used in advance stays the
-	// same.
+	// Claimed.InForce. If the person has changed the Interval, each key keeps the number of starts that it has already
+	// used up of the Burst.
 	//
 	// If the table is missing, ClaimLimited returns a *FieldError that names it. If another claim under the same limit
 	// takes too long, ClaimLimited returns ErrBusy.
 	ClaimLimited(ctx context.Context, wanted []Wanted, token Token, lease time.Duration, limit StartLimit, accept func(*Row) bool) (Claimed, error)
 
-	// ReturnStarts takes back starts that ClaimLimited has granted and that never began. The parameter unusedStarts has
-	// their numbers by key. The Interval of limit must be that of the grant: see Claimed.InForce.
+	// ReturnStarts gives back starts that ClaimLimited has granted, if no entry has used them. The parameter
+	// unusedStarts says for each key how many starts to give back. The Interval of the parameter limit must be the
+	// Interval under which the starts were granted: see Claimed.InForce.
 	//
-	// ReturnStarts changes nothing for a key that has no row. It also changes nothing if another claim has granted
-	// starts to the key since. If it took back the older starts, the next claim could be granted one start more than
-	// the burst.
+	// ReturnStarts changes nothing for a key that has no row. It also changes nothing for a key to which another claim
+	// has granted starts since. If ReturnStarts gave back the older starts of that key, the next claim could be granted
+	// one start more than the burst.
 	ReturnStarts(ctx context.Context, limit StartLimit, unusedStarts map[string]Unused) error
 
-	// PurgeLimitKeys deletes the rows of keys to which no start was granted for the time idle, and returns their
-	// number. It stops when ctx ends. A key without a row may use the whole burst. So PurgeLimitKeys deletes a row only
-	// if its key may use the whole burst as well. It leaves
+	// PurgeLimitKeys deletes the row of a key if no start was granted to the key for the duration in the parameter
+	// idle. It returns the number of deleted rows, and stops when ctx ends. A key without a row may use its whole
+	// burst. So a key must not gain starts by the deletion, and PurgeLimitKeys keeps these rows:
 	//
 	//   - rows whose stored time is in the future,
 	//   - rows with a permit that has not ended,
@@ -67,20 +68,21 @@ type StartLimit struct {
 
 	Keyed bool // whether each key of the entries has the limit for itself
 
-	// Key returns the key of an entry, at most MaxOrderingKey bytes. limited is false for an entry that needs no permit.
-	// ok is false for an entry that must not start. If Key is nil, all entries share the key "". Key is called while the
-	// row is locked, so it must not block.
+	// Key returns the key of an entry, at most MaxOrderingKey bytes. The result limited is false for an entry that
+	// needs no permit. The result ok is false for an entry that must not start. If Key is nil, all entries share the
+	// key "". Key is called while the row is locked, so it must not block.
 	Key func(row *Row) (key string, limited, ok bool)
 
-	// Advance lets a claim take starts of a key in advance, when it leases entries of the key. The parameter left is
-	// how many starts the key has left. The result is how many of them ClaimLimited takes. The caller of ClaimLimited
-	// finds this number in Room.Advance, and may begin these starts later or return them. ClaimLimited calls Advance
-	// only if Interval is set and Concurrent is not. A nil Advance takes no start. Advance is called while rows are
-	// locked, so it must not block.
+	// Advance lets a claim reserve starts of a key for later, when the claim leases entries of the key. The parameter
+	// left is the number of starts that are still free for the key. The result is the number of starts to reserve, at
+	// most left. The caller of ClaimLimited finds this number in Room.Advance. The caller may use these starts later,
+	// or return them with ReturnStarts. ClaimLimited calls Advance only if Interval is set and Concurrent is 0. nil
+	// means that a claim reserves no starts. Advance is called while rows are locked, so it must not block.
 	Advance func(key string, left int) int
 }
 
-// TakeAdvance returns how many starts of a key a claim takes in advance.
+// TakeAdvance returns the number of starts that a claim takes in advance for a key: the result of Advance, at most
+// left.
 func (l *StartLimit) TakeAdvance(key string, left int) int {
 	if l.Advance == nil || l.Interval == 0 || l.Concurrent > 0 || left <= 0 {
 		return 0
@@ -96,7 +98,7 @@ const (
 	MaxBurstTime = 365 * 24 * time.Hour // the longest Burst × Interval
 )
 
-// Of calls Key for an entry, or returns the key "" if Key is nil.
+// Of returns the key of an entry, as the function in the field Key does. If this function is nil, the key is "".
 func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	if l.Key == nil {
 		return "", true, true
@@ -104,11 +106,12 @@ func (l *StartLimit) Of(row *Row) (key string, limited, ok bool) {
 	return l.Key(row)
 }
 
-// Free returns how many starts are free for a key, and the time until one more start is free. lead is the stored time of
-// the key minus the database's current time.
+// Free returns how many starts are free for a key, and the time until one more start is free. The parameter lead is the
+// stored time of the key minus the database's current time.
 //
-// The stored time is the theoretical arrival time of the generic cell rate algorithm: each start moves it by Interval,
-// from now or from where it stands, whichever is later. It may stand at most Burst × Interval in the future.
+// The stored time is the theoretical arrival time of the generic cell rate algorithm. Each start sets the stored time
+// to the later of two times, plus Interval: the previous stored time, and the current time. A start is allowed only if
+// the new stored time is at most Burst × Interval in the future.
 func (l *StartLimit) Free(lead time.Duration) (starts int, untilNext time.Duration) {
 	if l.Interval == 0 {
 		return Unbounded, 0
@@ -130,7 +133,7 @@ type Room struct {
 	Granted int64         // grows with each start that the key is granted, and never repeats
 }
 
-// Unused counts the starts of one key that one claim got and that never began.
+// Unused says how many starts a claim was granted for one key, but no entry has used.
 type Unused struct {
 	Starts  int   // number of starts
 	Granted int64 // Room.Granted after the claim
@@ -230,11 +233,13 @@ func (l *StartLimit) Set(v LimitValues) {
 	l.Interval, l.Burst, l.Concurrent = v.Interval, v.Burst, v.Concurrent
 }
 
-// Rescaled converts the parameter lead when the Interval of a limit changes. The lead is the stored time of a key minus
-// the current time: see StartLimit.Free. lead divided by the Interval, rounded up, is the number of starts that the key
-// has used up. Rescaled keeps this number the same. The parameter oldInterval is the Interval of the last grant. An
-// Interval of 0 means that the rate is not limited. If one of the two Intervals is 0, the result is 0. A lead of zero
-// or less stays as it is.
+// Rescaled converts the lead of a key when the Interval of a limit changes. The lead is the stored time of the key
+// minus the current time: see StartLimit.Free. The number of starts that the key has used up is the lead divided by the
+// Interval, rounded up. Rescaled returns the lead for which this number is the same under the new Interval. The
+// parameter oldInterval is the Interval of the last grant.
+//
+// An Interval of 0 means that the rate is not limited. If one of the two Intervals is 0, the result is 0. A lead of
+// zero or less stays as it is.
 func Rescaled(lead, oldInterval, newInterval time.Duration) time.Duration {
 	switch {
 	case lead <= 0 || oldInterval == newInterval:

@@ -18,9 +18,9 @@ func (h *Histogram) Add(d time.Duration) {
 	h[at]++
 }
 
-// Quantile estimates a duration from the counts: the share q of all counted durations is at most as long. For example,
-// 0.5 gives the median. If the result is in the last bucket, Quantile returns the last bound, so the true value may be
-// higher. ok is false if nothing was counted.
+// Quantile estimates the duration d for which the share q of all counted durations is at most d. For example, if q is
+// 0.5, the duration d is the median. If d is above the last of the StatBounds, Quantile returns that bound, so the true
+// value may be higher. The result ok is false if nothing was counted.
 func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
 	var n uint64
 	for _, count := range h {
@@ -86,7 +86,7 @@ type Stat struct {
 // StatFilter selects counts for Stats.
 type StatFilter struct {
 	From, To     time.Time     // from inclusive, to exclusive
-	Period       time.Duration // length of the periods, a whole number of minutes. Periods begin at its multiples since 1970
+	Period       time.Duration // length of a period, in whole minutes; a period begins at a multiple of it since 1970
 	BusinessType string        // empty: any
 }
 

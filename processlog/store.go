@@ -227,7 +227,9 @@ type Draft struct {
 	Delay       time.Duration // time until the entry is due, in whole milliseconds, ≥ 0
 	Token       Token         // token of this Record call
 	Lease       time.Duration // if it is above 0, insert the entry with a lease of this length under Token, and count the delivery
-	Done        bool          // insert the entry as succeeded, ended by complete. Then Delay and Lease are 0
+	// Done says to insert the entry as succeeded, with EndedByComplete as EndedBy. If Done is true, Delay and Lease are
+	// 0.
+	Done bool
 }
 
 // Row returns a Row with the texts and content of the draft, and no other field. The Row shares Content with the draft.
@@ -356,8 +358,8 @@ type Wanted struct {
 type Claimed struct {
 	Mine    []Row // rows leased to the caller, as they are after the claim
 	Skipped []Row // rows that could have been claimed, but accept returned false
-	// Waiting lists entries that are not due yet, leased, or locked. Scheduled.In says when to try again, for a locked row
-	// within 50 ms.
+	// Waiting lists entries that are not due yet, that have a lease, or whose rows are locked. Scheduled.In is the time
+	// after which to claim the entry again. For a locked row this time is at most 50 ms.
 	Waiting []Scheduled
 	Gone    []ID // entries that are terminal, or whose rows do not exist
 
@@ -365,8 +367,8 @@ type Claimed struct {
 	Refused []Refusal
 
 	Limited []Limited // entries that got no permit; set by ClaimLimited only
-	// Rooms says for each key what the limit has left for it. It has the keys that ClaimLimited has read. nil means
-	// that ClaimLimited has read no key.
+	// Rooms says how many starts and permits are still free for each key. It contains only the keys that ClaimLimited
+	// has read. nil means that ClaimLimited has read no key.
 	Rooms   map[string]Room
 	InForce *LimitValues // values that ClaimLimited has obeyed; nil if it has read no limit
 
@@ -450,11 +452,11 @@ type Settled struct {
 	Refused error
 }
 
-// Head is the earliest entry of one state and type.
+// Head is the earliest due time among the entries of one state and type.
 type Head struct {
-	BusinessType string        // business type of these entries
-	State        State         // state of these entries
-	DueIn        time.Duration // time until the earliest next_at of these entries. That entry may be running now
+	BusinessType string        // business type of the entries
+	State        State         // state of the entries
+	DueIn        time.Duration // time until the earliest next_at of the entries; that entry may be running
 }
 
 // InvalidRow is a row that another program wrote and that cannot run until a person repairs it.
