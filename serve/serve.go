@@ -190,7 +190,8 @@ type part struct {
 	err      error // error of the part; may be read after finished is closed
 }
 
-// start calls end when the part has returned.
+// start runs a part of the service: it calls the function run in a new goroutine. After run has returned, the goroutine
+// calls the function end.
 func start(end func(), name string, run func() error) *part {
 	p := &part{name: name, finished: make(chan struct{})}
 	go func() {

@@ -219,7 +219,8 @@ func (s *server) showConfirm(rq *request) {
 		s.askLimitValues(rq, action, "", http.StatusOK)
 		return
 	}
-	// The person has only asked for the form. Refuse here, because the Admin would record a refusal in the audit log.
+	// The person has only asked for the form, so nothing must be recorded yet. If the Admin refused the pause itself,
+	// the Admin would record the refusal in the audit log. So only ask whether the person may pause the type.
 	if (action.Do == doPause || action.Do == doResume) && !rq.MayPause(action.Type) {
 		rq.showFailure(admin.ErrNotAllowed)
 		return

@@ -116,7 +116,8 @@ func isSameAct(newer, older *admin.AuditLogRecord) bool {
 // The audit log stores numbers of entries in English: "3 of 12 entries".
 var countSubject = regexp.MustCompile(`^(?:(\d+) of )?(\d+) entr(?:y|ies)$`)
 
-// SubjectText translates a number of entries.
+// SubjectText returns the subject of a record of the audit log for a page. If the subject is a number of entries,
+// SubjectText translates the subject. Any other subject stays as it is.
 func (w words) SubjectText(subject string) (string, error) {
 	count := countSubject.FindStringSubmatch(subject)
 	switch {

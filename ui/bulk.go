@@ -37,7 +37,7 @@ type bulkCount struct {
 type skipCount struct {
 	Why string
 	N   int
-	IDs []compensator.EntryID // the first maxSkipsNamed of these entries
+	IDs []compensator.EntryID // entries that were left out for this reason, at most maxSkipsNamed
 }
 
 const maxSkipsNamed = 20
@@ -85,8 +85,8 @@ func (s *server) showBulkView(rq *request, view admin.BulkView, problem string, 
 	}
 	data.addSkips()
 	cookie, err := rq.r.Cookie(goingCookie)
-	// An action may try one entry before the others. After such a trial, Tried is set. Then the script does not
-	// continue the action, because the person must decide.
+	// If Going is true, the script of the page continues the action. An action may first try a few entries, and Tried
+	// is then their outcome. After such a trial the person must decide, so the script does not continue the action.
 	data.Going = err == nil && cookie.Value == rq.goingValue(id) && view.ActedLast && view.Search != nil && data.GoesOn() && data.Tried == ""
 	if err := s.addBulkLines(rq, &data); err != nil {
 		rq.showFailure(err)
@@ -126,23 +126,24 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 	return nil
 }
 
-// GoesOn offers to continue a trial only after its entries have ended.
+// GoesOn reports whether the page offers to continue the action. If the action has first tried a few entries, the page
+// waits until these entries have ended.
 func (d bulkData) GoesOn() bool { return d.MayContinue && d.TriesEnded() }
 
-// TriesEnded reports whether no tried entry has further attempts.
+// TriesEnded reports whether all entries that the action has tried first have ended.
 func (d bulkData) TriesEnded() bool {
 	return !slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool { return !t.Outcome.Ended() })
 }
 
-// TryFailed reports whether a tried entry did not succeed.
+// TryFailed reports whether an entry that the action has tried first did not succeed.
 func (d bulkData) TryFailed() bool {
 	return slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool {
 		return t.Outcome == admin.BulkDead || t.Outcome == admin.BulkOverridden
 	})
 }
 
-// TriedError returns the error of a tried entry that did not succeed. It returns an empty text if the page does not list
-// the entry.
+// TriedError returns the error of an entry that the action has tried first, if the entry did not succeed. It returns an
+// empty text if the page does not list the entry.
 func (d bulkData) TriedError(trial admin.BulkTrial) string {
 	at := slices.IndexFunc(d.Lines, func(l admin.Line) bool { return l.Entry.ID == trial.ID })
 	if at < 0 || trial.Outcome != admin.BulkDead && trial.Outcome != admin.BulkOverridden {
@@ -178,10 +179,10 @@ func (rq *request) SearchLink(search admin.Search) (string, error) {
 // News returns a text that changes when the counts change.
 func (d bulkData) News() string { return fmt.Sprint(d.Counts, d.Left) }
 
-// While the cookie is set, and the last batch is of the same person, the script of the action's page continues the
-// action. A link cannot set the cookie. But a page on a sibling subdomain can, and a name with the prefix __Host- would
-// need the path "/" and HTTPS. The audit log says who acted last, and no cookie can change that. So a person continues
-// only what he began or continued himself.
+// As long as this cookie is set, the script of the action's page continues the action. A link cannot set the cookie,
+// but a page on a sibling subdomain can. The prefix __Host- in the cookie's name would prevent this, but needs the path
+// "/" and HTTPS. So the server also checks in the audit log that the same person stored the last batch. No cookie can
+// change the audit log. So the script continues only an action that the person began or continued himself.
 const (
 	goingCookie  = "compensator_going"
 	goingSeconds = 600

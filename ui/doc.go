@@ -21,8 +21,8 @@
 // Every page works without scripts, in English and Chinese, on a phone, and by keyboard. Pages load nothing from other
 // sites, and their Content-Security-Policy forbids such loads. Texts from outside are escaped.
 //
-// A page is compressed only if the browser says that the request comes from these pages or from the person. Revealed
-// content is never compressed.
+// A page is compressed only if the browser says that no other site has caused the request. That is the case if the
+// request comes from one of these pages, or if the person has typed the address. Revealed content is never compressed.
 //
 // Any process of the service may answer any request.
 package ui

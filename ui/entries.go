@@ -26,7 +26,7 @@ type entriesData struct {
 	Refused string          // what is wrong with the filter; empty if the filter is valid
 	Limited []admin.Limited // types on the page whose entries wait for a limit
 
-	Partial []string // types of which the list of all running entries may lack entries
+	Partial []string // types whose running entries the list may not show completely; set if the list is about all types
 
 	Paused []admin.Paused // types of the page that are paused
 	OfUser string         // address of a user's recent entries, if the id in the filter may be a user's id; empty: no link
@@ -38,7 +38,7 @@ type filterForm struct {
 	State, Type, By, ID, Prefix, User, Error, EndedBy, Order string
 	Process                                                  string // id of the process that holds the entries, if State is running
 	From, To, EndedFrom, EndedTo, DueFrom, DueTo             string // times of recording, of the end, and due times
-	Zone                                                     string // time zone of these times; empty: the time zone of the page
+	Zone                                                     string // zone of the times above; empty: that of the page
 }
 
 type formField struct {
@@ -289,8 +289,9 @@ func typesOf(data entriesData) (types []string) {
 	return slices.Compact(types)
 }
 
-// findEntry takes an id, an idempotency key or a call key. Without a match it lists the entries that have the text as
-// an id, or else as the beginning of one.
+// findEntry searches for a text. If the text is the id, the idempotency key or a call key of an entry, findEntry shows
+// that entry. Otherwise findEntry lists the entries that have the text as business id, external business id or batch
+// id. If no entry has it, findEntry lists the entries for which one of these ids begins with the text.
 func (s *server) findEntry(rq *request) {
 	text := strings.TrimSpace(rq.form().Get("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}

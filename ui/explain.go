@@ -20,7 +20,9 @@ func (rq *request) Sentence(r admin.Reason) (template.HTML, error) {
 		text = longer
 	}
 	if !isFound {
-		return template.HTML(template.HTMLEscapeString(r.String())), nil // A later version of package admin knows more codes.
+		// A later version of package admin may have a code for which these pages have no text. Then show the text of
+		// package admin.
+		return template.HTML(template.HTMLEscapeString(r.String())), nil
 	}
 	var b strings.Builder
 	at := 0

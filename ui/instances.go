@@ -27,7 +27,7 @@ type instanceRow struct {
 	Seen                 string // time since the process was last seen
 	Started              time.Time
 	Running              bool
-	Queue                string // name of the text about the queue of the process; empty: the process has no queue
+	Queue                string // key of the translated text about the queue; empty: the process has no queue
 	Handlers, Slots      int
 	Load                 int // share of slots in use, in percent
 	Stuck                int

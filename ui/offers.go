@@ -15,8 +15,8 @@ const (
 	doNote        = "note"
 	doReveal      = "see content"
 	doPause       = "pause"
-	doChangePause = "change pause" // in the audit log
-	doStop        = "stop"         // in the audit log
+	doChangePause = "change pause" // only in the audit log: a person has changed an existing pause
+	doStop        = "stop"         // only in the audit log: a person has stopped an action on several entries
 	doResume      = "resume"
 	doLimit       = "change limit"
 	doResetLimit  = "reset limit"

@@ -104,7 +104,7 @@ const (
 	outcomeSeconds = 600
 )
 
-// hashActor identifies the only actor to whom a page shows an outcome.
+// hashActor returns a short hash of the id of an actor. A cookie with this hash is valid only for this actor.
 func hashActor(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])

@@ -13,7 +13,9 @@ import (
 
 type overviewData struct {
 	Health *admin.Health
-	Rows   []typeRow     // types that need attention and some other types, or all types
+	// Rows are the types that need attention, and further types up to maxOverviewTypes. If the person asks for all
+	// types, Rows are all types.
+	Rows   []typeRow
 	More   int           // number of types not in Rows
 	Groups []admin.Group // the groups with the most cases
 	Others int           // number of groups not in Groups
@@ -24,9 +26,9 @@ type overviewData struct {
 
 	Trend *trend // nil if no statistics are kept
 
-	// Backlog says how long ago the numbers above 1,000 were counted. When the page is shown, the Admin counts up to 1,000
-	// entries of each type and state. A larger number comes from the last count of the backlog. Backlog is empty if no
-	// number comes from that count.
+	// Backlog says how long ago the numbers above 1,000 were counted. When the page is shown, the Admin counts up to
+	// 1,000 entries of each type and state. A larger number comes from the last count of the backlog. Backlog is empty
+	// if no process has counted the backlog within the last five minutes.
 	Backlog string
 
 	SeesAll bool // whether the actor may see all entries, see seesAllTypes
@@ -141,7 +143,9 @@ func (r *risk) texts() []string {
 
 const (
 	maxOverviewGroups = 6
-	maxOverviewTypes  = 10 // number of types that the page shows at first. If more types need attention, it shows all of those
+	// maxOverviewTypes is the number of types that the page shows at first. If more types need attention, the page
+	// shows all types that need attention.
+	maxOverviewTypes = 10
 )
 
 func (s *server) showOverview(rq *request) {
@@ -200,7 +204,8 @@ func (rq *request) seesAllTypes(types []admin.TypeOverview) bool {
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// firstRows hides other rows, because a browser is slow to draw many.
+// firstRows returns the rows that the page shows at first: all types that need attention, and further types up to
+// maxOverviewTypes. The page does not draw the other rows, because a browser is slow to draw many.
 func firstRows(rows []typeRow) []typeRow {
 	firstCalm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if firstCalm < 0 {

@@ -180,8 +180,9 @@ func (rq *request) HasPeriodic() bool { return rq.s.admin.HasPeriodic() || rq.s.
 // KeepsInstances reports whether the pages show all processes.
 func (rq *request) KeepsInstances() bool { return rq.s.admin.KeepsInstances() }
 
-// TypesWith returns the types whose entries the actor may see, and the type in the parameter chosen. If the types
-// cannot be read, TypesWith returns only the chosen type.
+// TypesWith returns the types among which a person may choose: all types whose entries the actor may see. The parameter
+// chosen is the type that the person has chosen before. TypesWith adds this type if it is missing. If the types cannot
+// be read, the result has only this type.
 func (rq *request) TypesWith(chosen string) []string {
 	types, _ := rq.s.admin.Types(rq.ctx, rq.Actor, admin.SeeEntries)
 	if chosen != "" && !slices.Contains(types, chosen) {
@@ -238,7 +239,8 @@ func (rq *request) form() url.Values {
 	return rq.r.PostForm // limitBody has parsed it. It is nil if there is no form.
 }
 
-// safeReturnPath returns the base of the pages for an address outside them.
+// safeReturnPath returns the path and query of an address to which a page may return. If the address is not one of
+// these pages, safeReturnPath returns the base of the pages.
 func (rq *request) safeReturnPath(address string) string {
 	base := rq.s.base
 	u, err := url.Parse(address)

@@ -30,7 +30,8 @@ type server struct {
 	makingsHash string // hash of everything from which pages are built, except their data; see makings
 }
 
-// serverOf returns the first server for a path outside all logs.
+// serverOf returns the server of the log whose pages have the path of the request. For any other path it returns the
+// first server.
 func (s *site) serverOf(r *http.Request) *server {
 	for _, log := range s.servers {
 		if strings.HasPrefix(r.URL.Path, log.base) {

@@ -8,7 +8,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A person can also pause a type that the page does not list.
+// settingsData is the data of the page of settings. The page has a button for each type in Others, which pauses the
+// type. To pause a type that is not in Others, the person enters its name. The browser suggests the names in Known.
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused

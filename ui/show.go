@@ -261,7 +261,7 @@ type (
 	}
 )
 
-// Did returns the key of the word for a recorded action.
+// Did returns the action of the record, as a key for the word that the page shows.
 func (p recordPart) Did() string {
 	if p.X.Action == doAssign && p.X.Subject == "" {
 		return doGiveBack

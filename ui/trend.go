@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A table shows the numbers of a trend as text.
+// trend is a chart of the counts of entries over time. The page also shows the counts as text, in a table of the Rows.
 type trend struct {
 	Type  string // empty: all types
 	Over  string // name of the span of time that the chart shows
@@ -27,7 +27,7 @@ type trend struct {
 	Grid  string // a line for each tick and a line below each lane, as an SVG path
 	Marks []mark // deploys, newest first
 	Rows  []trendRow
-	Since string // compares the newest counts with the counts before; empty if neither span of time has counts
+	Since string // sentence that compares the newest failures with those before; empty if nothing was counted
 	None  bool   // nothing was counted
 }
 
@@ -98,7 +98,7 @@ func valuesOf(p admin.TrendPoint) [len(lanes)]uint64 {
 }
 
 type trendSpan struct {
-	name     string // in the address
+	name     string // value of the parameter "over" in the URL
 	length   time.Duration
 	compared time.Duration // length of the newest span of time, which the page compares with an equally long one
 }
@@ -206,8 +206,7 @@ func (t *trend) addTicks(from, to time.Time, zone *time.Location) {
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 2, 64) + "%" }
 
-// uncounted is the age from which counts are complete. Younger counts may be incomplete, because each process stores
-// its counts only once a minute.
+// uncounted is the age below which counts may be incomplete, because each process stores its counts only once a minute.
 const uncounted = 2 * time.Minute
 
 // compareNewest compares the failures of the newest complete periods with those of as many periods before.
@@ -295,7 +294,7 @@ func (rq *request) newTrendRow(businessType string, points []admin.TrendPoint, p
 	return row, err
 }
 
-// deadLink finds entries that became dead in the time and are still dead.
+// deadLink returns the address of the entries that became dead between from and to, and that are still dead.
 func (rq *request) deadLink(businessType string, from, to time.Time) (string, error) {
 	return rq.Link("entries", "type", businessType, "state", "dead", "ended_from", rq.timeValue(from), "ended_to", rq.timeValue(to))
 }
@@ -329,7 +328,7 @@ func newLane(name string, index int, points []admin.TrendPoint) lane {
 type statsData struct {
 	Trend   trend
 	Rows    []rateRow // one for each type
-	Backlog string    // how long ago the numbers of waiting entries above 1,000 were counted; empty: nobody has counted them recently
+	Backlog string    // how long ago counts above 1,000 were made: see overviewData.Backlog; empty: no recent count
 	Sorts   []sorting
 
 	Groups []admin.Group // if the page is about one type: the failures of the type with the most cases

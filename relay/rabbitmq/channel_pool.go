@@ -30,8 +30,9 @@ type channelPool struct {
 
 	mu           sync.Mutex // guards the fields below
 	idleChannels []*channel
-	// Senders wait until the Go channel unblocked is closed. While the broker reads from the connection, unblocked is
-	// closed, so senders do not wait. When the broker blocks the connection, a new Go channel replaces unblocked.
+	// The field unblocked holds a Go channel that is closed as long as the broker reads from the connection. A sender
+	// receives from the channel, so a sender waits only while the channel is open. When the broker stops reading, the
+	// method block puts an open channel into this field. When the broker reads again, block closes that channel.
 	unblocked chan struct{}
 }
 

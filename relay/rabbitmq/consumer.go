@@ -36,12 +36,13 @@ type ConsumerConfig struct {
 	// exists.
 	Queue string
 
-	// RefusedQueue is the name of the queue for messages for which your function has failed and that the log refuses.
-	// The messages wait there for a person. The log refuses a message that is too large or that the codec cannot
-	// encode. The log also refuses a message whose row a trigger or a constraint of yours has refused three times,
-	// while other rows were accepted. The Consumer publishes a copy of a refused message to RefusedQueue, waits for the
-	// confirm, and then acknowledges the original. The copy has the same body, properties and headers. RefusedHeader
-	// and the headers declared next to it say why the message was refused and where it comes from.
+	// RefusedQueue is the name of the queue for refused messages, which wait there for a person. A message is refused
+	// if your function has failed for the message, and the log then refuses to record it. The log refuses a message
+	// that is too large or that the codec cannot encode. The log also refuses a message whose row a trigger or a
+	// constraint of yours has refused three times, while other rows were accepted. The Consumer publishes a copy of a
+	// refused message to RefusedQueue, waits for the confirm, and then acknowledges the original. The copy has the same
+	// body, properties and headers. RefusedHeader and the headers declared next to it say why the message was refused
+	// and where it comes from.
 	//
 	// If the RefusedQueue does not exist when the Consumer needs it, the Consumer declares a durable queue without
 	// arguments. If the declaration fails, the message stays unacknowledged, and the Consumer logs an error every 30 s.
@@ -59,8 +60,8 @@ type ConsumerConfig struct {
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.HandlerConfig[Delivery]
 
-	// Propagator is optional. Propagator extracts values such as a trace from a message's string headers into the
-	// context of the function. Use the same Propagator as in compensator.Config.
+	// Propagator is optional. Propagator extracts values such as a trace from the string headers of a message, and adds
+	// these values to the context of the call of Work. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
 	// RecordTimeout limits one attempt to record a failed message. The next attempt uses another database connection.
@@ -198,7 +199,7 @@ func (k *Consumer) recordAgain(ctx context.Context, e *compensator.Entry, d Deli
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	result := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
+		err := error(new(compensator.PanicError)) // If Work calls runtime.Goexit, call returns this error.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -215,11 +216,15 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 // SetAside records a message for a person, and returns nil after the entry has been committed. Acknowledge the message
 // after that. If the message was recorded before, SetAside changes nothing.
 //
-// Compensator.Run makes the entry dead without calling Work, or compensates it if Type has a compensation. The entry
-// keeps the unchanged message, and reason becomes its LastError. If a person requeues the entry, Work runs.
+// Compensator.Run makes the entry dead without calling Work. If Type has a compensation, Compensator.Run compensates
+// the entry instead. The entry keeps the unchanged message, and reason becomes its LastError. If a person requeues the
+// entry, Work runs.
 //
-// If the message comes from the log, SetAside changes nothing and returns compensator.Permanent(reason), which Work
-// should return. If Work returns compensator.Permanent, the Consumer itself calls SetAside.
+// Work also gets messages from entries of the log, whose field d.Entry is set. For these messages SetAside records
+// nothing, and returns compensator.Permanent(reason). Work should return this error.
+//
+// Work can also return compensator.Permanent for a message from the queue, and does not call SetAside then. The
+// Consumer records this message as SetAside does, and acknowledges it.
 func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) error {
 	if d.Entry != nil {
 		return compensator.Permanent(reason)

@@ -85,7 +85,8 @@ func newDelivery(queue string, source *amqp091.Delivery) *Delivery {
 	return d
 }
 
-// maxDepth is far below the 10,000 levels that encoding/json can write, but cannot read.
+// maxDepth limits the nesting of headers in an entry. encoding/json can write deeper values, but it cannot read values
+// with more than 10,000 levels.
 const maxDepth = 100
 
 // unescaped leaves out HTML escaping, by which <, > and & would take six bytes instead of one.

@@ -36,7 +36,8 @@ func (s *session) refuseStream() error {
 	return err
 }
 
-// takesOffset cancels the consumer at once.
+// takesOffset reports whether the broker accepts a consumer with this x-stream-offset. It then closes the channel,
+// which cancels the consumer.
 func (s *session) takesOffset(offset string) (bool, error) {
 	defer s.link.startGuard()()
 	ch, err := s.link.Channel()

@@ -89,7 +89,8 @@ func (m *message) sizeProblem(limit int) string {
 	return fmt.Sprintf("Headers: a frame of %d bytes, this connection allows at most %d", size, limit)
 }
 
-// tableSize returns bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
+// tableSize returns how many bytes a table takes in a frame. The encoding is the one of AMQP 0-9-1, section 4.2.5, in
+// the variant that RabbitMQ reads.
 func tableSize(t amqp091.Table) int {
 	size := 4
 	for name, value := range t {

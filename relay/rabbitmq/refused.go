@@ -22,9 +22,9 @@ const (
 // refusedPause is shorter in tests.
 var refusedPause = 30 * time.Second
 
-// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue, and reports whether the queue has it. A
-// message that cannot be moved stays unacknowledged, because a broker with a delivery limit drops messages that are
-// given back too often.
+// setAside moves a message to ConsumerConfig.RefusedQueue, because the log has refused the message. It reports whether
+// that queue has the message. Until the move succeeds, the message stays unacknowledged. setAside does not give the
+// message back to its queue, because a broker with a delivery limit drops messages that are given back too often.
 func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, reason error) bool {
 	for {
 		err := s.moveRefused(ctx, raw, reason)
@@ -57,8 +57,9 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 	return false
 }
 
-// moveRefused uses a separate connection. A broker that is out of memory or disk space stops reading from connections
-// that publish, and would read no acknowledgements.
+// moveRefused publishes on a separate connection. A broker that is out of memory or disk space stops reading from each
+// connection that publishes. If the Consumer published on the connection on which it consumes, the broker would no
+// longer read the acknowledgements there.
 func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, reason error) error {
 	select {
 	case k.moving <- struct{}{}:

@@ -96,7 +96,7 @@ type session struct {
 	ending     chan struct{}       // closed when Run takes no more messages
 	kindKnown  bool                // whether an earlier check has shown that the queue is no stream
 
-	workCtx context.Context // context that the functions get
+	workCtx context.Context // context of the calls of Work
 	lose    context.CancelCauseFunc
 	working sync.WaitGroup
 }

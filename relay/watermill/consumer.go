@@ -77,8 +77,8 @@ type ConsumerConfig struct {
 	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.HandlerConfig[Delivery]
 
-	// Propagator is optional. Propagator extracts values such as a trace from a message's metadata into the context of
-	// the function. Use the same Propagator as in compensator.Config.
+	// Propagator is optional. Propagator extracts values such as a trace from the metadata of a message, and adds these
+	// values to the context of the call of `work`. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
 	// RecordTimeout limits one attempt to record a failed message. The attempt continues even if the message's context
@@ -259,7 +259,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 type arrival struct {
 	*Delivery
 	id              compensator.IdempotencyKey
-	isRecordedAgain bool // whether the message is recorded without a call of work
+	isRecordedAgain bool // whether to record the message before any call of the function work
 }
 
 // arrive collects the properties of a message. If MessageID panics, the message gets no id, and is recorded as set
@@ -329,7 +329,7 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 func (k *Consumer) call(msg *message.Message) error {
 	result := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // This error stays if work calls runtime.Goexit.
+		err := error(new(compensator.PanicError)) // If the function work calls runtime.Goexit, call returns this error.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}

@@ -47,9 +47,10 @@ const stopTimeout = 10 * time.Second
 // After that a cookie identifies the browser, also after the browser was closed. Serve sets opts.Identify itself. An
 // invalid option is a *compensator.FieldError. Running requests have 10 seconds to end.
 //
-// The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
-// cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
-// any other host name. Chromium and Firefox resolve such a name to loopback. Other browsers may not open the pages.
+// The address has a random host name below localhost, which is new for each call. A browser sends a cookie of a host to
+// every port of that host, and every program on the machine can listen on a port of 127.0.0.1. With a fixed host name,
+// another program could therefore receive the cookie. Serve refuses requests to any other host name. Chromium and
+// Firefox resolve a random name below localhost to the loopback address. Other browsers may not open the pages.
 func Serve(ctx context.Context, listener net.Listener, actor admin.Actor, opts ui.Options, onReady func(link string), logs ...*admin.Admin) error {
 	if opts.Base == "" {
 		opts.Base = "/"
