@@ -165,8 +165,8 @@ type entryJSON struct {
 
 // MarshalJSON encodes the entry for other programs, under the names of the columns. These names do not change. Ids and
 // the version are strings, because many readers round large numbers. States are words. Times are RFC 3339 in UTC with
-// milliseconds. JSON content is under "content", perhaps with other white space and escapes. Any other content is under
-// "content_base64". A result is under "result" or "result_base64" in the same way.
+// milliseconds. JSON content is under "content", and is encoded again, so its white space and escapes may differ from the stored text.
+// Any other content is under "content_base64". A result is under "result" or "result_base64" in the same way.
 func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{entryFields: entryFields(e), NextAt: jsonTime(e.NextAt), CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt)}
 	v.Content, v.ContentBase64 = jsonOrBytes(e.Content)

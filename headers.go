@@ -25,7 +25,7 @@ type Propagator interface {
 
 type headers struct {
 	propagated map[string]string // set by the propagator
-	encoded    []byte            // JSON for entries that have no Options.Headers
+	encoded    []byte            // the headers in propagated as JSON, for all entries without Options.Headers
 }
 
 func (c *Compensator) headers(ctx context.Context) (h headers, err error) {

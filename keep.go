@@ -56,7 +56,8 @@ type purgeState struct {
 	// startToken lets only one call of startRounds run at a time. The channel has capacity 1. A call sends a value at
 	// its beginning, and receives the value at its end.
 	startToken chan struct{}
-	// started says for which marks startRounds has started a loop. A mark names a kind of rounds. Only startRounds
+	// started holds the kinds of rounds, for example the purge, whose loop startRounds has started. The name of a kind is its
+	// mark in the table of slots. Only startRounds
 	// reads and writes the map, between the sending and the receiving of its value.
 	started map[string]bool
 }

@@ -280,7 +280,7 @@ const (
 	statStep      = caseStep
 	statInstances = 10 * time.Minute     // how old a minute must be before the rows of all processes for this minute are folded into one
 	statMinutes   = 3 * 24 * time.Hour   // how old an hour must be before the rows of its minutes are folded into one
-	statHours     = 100 * 24 * time.Hour // how old an hour must be before its rows are deleted
+	statHours     = 100 * 24 * time.Hour // age at which the hourly rows of the statistics are deleted
 
 	problemStats = "statistics could not be folded"
 

@@ -428,7 +428,7 @@ func ExampleSnooze_inOrder() {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)
 		}
-		// This entry is the next one. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+		// Entries of one user run in order, so a number above done is the next one. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
 		if done < number {
 			fmt.Println("booking", number)
 			done = number

@@ -61,7 +61,7 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 }
 
 // sameLog returns an error if tx belongs to another database, because an entry recorded in tx would go into a log that
-// this Compensator does not read. The parameter from is what began tx: another Connector or Compensator.
+// this Compensator does not read. Another Connector or Compensator began tx, and is passed as the parameter from.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.sameLogSources.Load(from); known || !ok {

@@ -353,8 +353,8 @@ const (
 )
 
 // maxSharedLosses is the number of lost leases after which an entry must run alone. A crash during a shared call costs
-// each entry of the call a lease. So an entry that has only one lease left before crashBudget must not share its call:
-// another entry could cause the crash.
+// each entry of the call a lease, whichever entry caused the crash. So an entry that would reach crashBudget with one more
+// lost lease must not share its call.
 const maxSharedLosses = crashBudget - 1
 
 func (t *Type) sharingClass(state processlog.State, lost int) sharingClass {

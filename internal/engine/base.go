@@ -314,7 +314,7 @@ type Source struct {
 	// Move changes the due time of an entry in the source. If the source does not have the entry, Move adds the entry.
 	Move func(entry processlog.QueueEntry)
 
-	// Settle ends a lease of the queue, which Queue.Claim has taken on one entry. The field o.Token names this lease.
+	// Settle ends the lease that Queue.Claim has taken on one entry in the queue. The field o.Token names this lease.
 	Settle func(businessType string, o processlog.QueueOutcome)
 
 	// ClaimDue claims and starts due entries of the type t. The parameter calls is the number of handler calls that may

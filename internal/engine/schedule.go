@@ -276,8 +276,8 @@ func (s *typeSchedule) shouldClaim(now time.Time) bool {
 	//   - A feature limits the number of calls. Two claims could each lease as many entries as this limit.
 	case s.runningClaims == claimsInFlight, s.typ.CallsAllowed() < Checked:
 		return false
-	// The type lingers, so a look comes before each claim: it counts the due entries. While a claim runs, the look would
-	// also count the entries that this claim is about to lease. So wait for the end of the claim.
+	// Linger is set, so each claim begins with a call of Grouping.Look, which counts the due entries. While another claim
+	// runs, Look would also count the entries that this claim is about to lease. So wait for the end of that claim.
 	case s.typ.Linger() > 0:
 		return false
 	case s.moreDue:
