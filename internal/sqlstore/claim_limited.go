@@ -56,13 +56,15 @@ type keyed struct {
 }
 
 type keyPermits struct {
-	literal         string        // the key in a statement
-	exists          bool          // whether the key has a row
-	starts          int           // starts that are left
-	granted         int64         // processlog.Room.Granted
-	next            time.Duration // time until there is one more start
-	holders         []holder      // entries that may hold a permit
-	ahead, interval time.Duration // column tat minus the current time; Interval of the limit at the last grant
+	literal string        // the key in a statement
+	exists  bool          // whether the key has a row
+	starts  int           // starts that are left
+	granted int64         // processlog.Room.Granted
+	next    time.Duration // time until there is one more start
+	holders []holder      // entries that may hold a permit
+	// The field ahead is the column tat of the key minus the current time. The field interval is the Interval that the
+	// limit had at the last grant.
+	ahead, interval time.Duration
 	shift           time.Duration // what to add to the column tat, because the Interval of the limit has changed
 	wanted          int           // claimable entries of the key
 	taken           int           // permits that the claim takes, plus the starts in the field advance

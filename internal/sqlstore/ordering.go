@@ -32,7 +32,7 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 // positionNote is a row for the _turns table, called a note.
 type positionNote struct {
 	processlog.Position
-	blockedVersion uint64 // the version that Block will leave in the entry, or notBlocked
+	blockedVersion uint64 // version that the entry has after Block has blocked it, or notBlocked
 }
 
 const notBlocked = 0 // No version is 0 after a Block, which adds 1.
@@ -42,8 +42,9 @@ const (
 	notePosition  = "({type},{key},{place},{entry_id},{epoch},{parked})"
 )
 
-// note writes positions in the order of the primary key, as all writers do, so that no two deadlock. An existing note
-// keeps its place.
+// note writes positions into the _turns table. It sorts them by the primary key, as all writers do, so that no two
+// writers deadlock. If a position of an entry and key exists already, note changes only its epoch and its
+// blockedVersion.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []positionNote) error {
 	slices.SortFunc(positions, func(a, b positionNote) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))
@@ -199,7 +200,8 @@ func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, endedPosi
 // leaveKey deletes the positions of an erased entry, whose key can no longer be computed. A log without a _turns table is
 // no error.
 func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
-	// Most entries have no note, and need no lock on the table.
+	// First read which notes the entry has, without a lock. Most entries have none, so forgetPositions then sends no
+	// statement and locks nothing in the _turns table.
 	err := s.mayFail(ctx, tx, func() error {
 		positions, err := s.positionsOf(ctx, tx, row)
 		if err != nil {

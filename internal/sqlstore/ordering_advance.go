@@ -67,7 +67,8 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 	return next, err
 }
 
-// The ID is zero if the key has no unfinished entry.
+// firstEntry is the first unfinished entry of a key. The field ID is its id. If the key has no unfinished entry, ID is
+// zero.
 type firstEntry struct {
 	processlog.Position
 	front     processlog.ID // entry id of the first note of the key
@@ -76,9 +77,10 @@ type firstEntry struct {
 	isWaiting bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
-// firstOfKeys reads the first unfinished entry of each key. Advance makes this entry due if the entry is blocked, with
-// one exception. The entry may have committed late, while an entry behind it has a lease. Then the first entry stays
-// blocked, because a claim would find this lease and block the first entry again.
+// firstOfKeys reads the first unfinished entry of each key. If this entry is blocked and no entry of its key has a
+// lease, the query returns isWaiting as true, and Advance makes the entry due. A later entry can have a lease if the
+// first entry committed late. Then the first entry must stay blocked. If it became due, a claim would find the lease
+// and block the entry again.
 const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
 	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
@@ -113,8 +115,9 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 
 const frontNotes = 100
 
-// clearNotes deletes notes at the front of each key whose entries have ended. A note is a row of the _turns table. A
-// process that was killed has left these notes behind.
+// clearNotes removes notes that a killed process has left behind. A note is a row of the _turns table and belongs to an
+// entry. In each of the keys, clearNotes deletes the notes before the first unfinished entry. The entries of these
+// notes have ended.
 func (s *Store) clearNotes(ctx context.Context, businessType string, keys []string, deadBlocks bool) error {
 	for _, key := range keys {
 		for hasMore := true; hasMore; {
@@ -192,5 +195,7 @@ func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *le
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err) // The next process that calls Advance makes a locked entry due.
+	// An entry in notWoken stays blocked, because its row was locked or refused. A locked row is no error: the next
+	// process that calls Advance makes this entry due.
+	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err)
 }

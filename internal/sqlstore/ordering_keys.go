@@ -12,12 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// SQLite refuses more than 500 SELECTs in one statement.
+// keysPerStatement is how many keys one statement of Firsts reads. Each key is a SELECT in a UNION. SQLite refuses more
+// than 500 of them, so 250 leaves a margin.
 const keysPerStatement = 250
 
-// blockedEntries reads only notes of an entry's current epoch, which are rows of the _turns table. Another process may
-// delete a note of an earlier epoch at any time, and this deletion wakes no entry. If a note of an earlier epoch could
-// block the entry, the entry could stay blocked forever.
+// blockedEntries finds blocked entries by their notes, which are rows of the _turns table. It ignores a note whose
+// epoch is not the current epoch of the entry. Another process may delete such an old note at any time, and makes no
+// entry due when it does so. If an old note could block an entry, the entry could stay blocked forever.
 const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
 	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
@@ -111,8 +112,10 @@ const (
 
 const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
 
-// keysAfter reads keyNotes notes at a time, because no query that all servers accept jumps from key to key. It reports
-// whether more keys may follow.
+// keysAfter returns the keys that follow the key after, at most limit keys. It also reports whether more keys may
+// follow. A key may have many notes. No query that all servers accept goes from one key directly to the next. So each
+// statement reads up to keyNotes notes in the order of their keys, and the next statement begins after the last of
+// these keys.
 func (s *Store) keysAfter(ctx context.Context, readTx processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		notes, err := queryKeys(ctx, readTx, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
@@ -251,7 +254,7 @@ type unfinishedEntry struct {
 }
 
 const (
-	unclaimed = iota // nobody but the caller has claimed the entry
+	unclaimed = iota // no process has claimed the entry, or only the caller has
 	claimed          // another process has claimed the entry, and the lease of that claim has ended
 	leased           // another process has claimed the entry, and the lease of that claim has not ended
 )
@@ -284,9 +287,10 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return readCount, err
 }
 
-// membersOfKey reads the first entries of one key that count. An entry counts if its state can block later entries. One
-// further row has the id 0. The column claim of this row is 0, 1 or 2, for unclaimed, claimed or leased. It is the
-// highest value of all entries of the key that count.
+// membersOfKey reads the first entries of a key that has very many entries. It reads only unfinished entries, and dead
+// entries if these block later ones. The last row of the result has the id 0. In this row, the column claim describes
+// all of these entries, also those that are not read: 0 if all are unclaimed, 2 if at least one is leased, and
+// otherwise 1 for claimed. In the other rows, the column claim is always 0.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +

@@ -44,8 +44,8 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return ownedConn, nil
 }
 
-// ownConn lives about as long as the user's connections, so that both pools follow a change of the host name or proxy at
-// the same time.
+// ownConn is a connection of the library's own pool. It lives about as long as a connection of the user's pool. So
+// after a change of the host name or the proxy, both pools move to the new server at the same time.
 type ownConn struct {
 	driver.Conn
 	users    *txwatch.Connector
@@ -62,8 +62,10 @@ const (
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether c must be closed. If the user's oldest connection is younger than c, the user's pool has closed
-// all connections as old as c, by a ConnMaxLifetime that database/sql does not show.
+// outlived reports whether c must be closed. A ConnMaxLifetime makes the user's pool close its old connections, but
+// database/sql does not show this setting. So outlived looks at the oldest connection of the user's pool. If c is even
+// older, the user's pool no longer keeps connections as old as c. Then c must be closed, too. If the user's pool has no
+// open connection, c must also be closed when it is older than ownLife.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.openedAt)
 	if age < ownLeast {

@@ -149,7 +149,8 @@ func (p *permits) fence(ctx context.Context, tx processlog.Tx, ids []processlog.
 		return err
 	}
 	for i := range rows {
-		// The claim has locked these rows, so no lease was renewed, and the UPDATE has raised their versions by 1.
+		// The UPDATE has raised the version of each of these rows that is in the slice free. The claim had locked the
+		// rows before. So no other process could renew a lease in the meantime, and the UPDATE has skipped no row.
 		if slices.Contains(free, rows[i].ID) {
 			rows[i].Version++
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeStep limits the rows of one transaction, which holds its locks only briefly.
+// purgeStep is the maximum number of rows that one transaction deletes or writes. A short transaction holds its locks
+// only briefly.
 const purgeStep = 100
 
 // Purge implements Store. It finds rows through the due index without a lock, and deletes those that are free and still
@@ -45,9 +46,10 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 		if err != nil {
 			err = fmt.Errorf("compensator: purge %s entries of %q: %w", state, g.businessType, err)
 			refused = append(refused, err)
+			// After a *RefusedError go on with the next type. Any other error ends the purge.
 			if !errors.As(err, new(*processlog.RefusedError)) {
 				break
-			} // A *RefusedError does not stop the other types.
+			}
 		}
 	}
 	return purged, errors.Join(refused...)
@@ -168,9 +170,13 @@ func (p *purge) deletePart(ctx context.Context) func(entries []endedEntry) error
 			p.advance(entries, freeCount < len(entries))
 		case waitIn(err) != nil && ctx.Err() == nil && p.lockWaits < purgeWaits:
 			p.lockWaits++
-			p.hasHeld = true // writeApart deletes pieces in random order, so lastPassed must stay from here on.
+			// After this error, writeApart deletes the entries in small parts, and chooses the entries of each part at
+			// random. So p.lastPassed must not move any more. The next Purge then tries all entries that are left.
+			p.hasHeld = true
 		case waitIn(err) != nil:
-			return waitIn(err).error // Splitting the entries would take too long.
+			// A *waitError would make writeApart try smaller parts, each of which may wait for the lock again. That
+			// would take too long, so return the error inside the *waitError.
+			return waitIn(err).error
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.lockWaits == 0:
 			p.lockWaits++
 			p.advance(entries, true) // These entries stay for the next Purge.
@@ -234,7 +240,8 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []endedE
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	if p.s.d.skipLocked == "" {
-		return ids, nil // The transaction has locked the whole database.
+		// On SQLite, the transaction has locked the whole database. So no row is locked by another transaction.
+		return ids, nil
 	}
 	return readFree(ctx, p.s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		literals := make([]string, len(ids))
@@ -270,9 +277,13 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.positions[g]
 }
 
-// store sets the position after which the next Purge begins. The parameter unfinished says that entries after this
-// position were not tried. If unfinished is true, store lets the time refusedFor begin again. Otherwise a retryAt that
-// is already stored stays unchanged.
+// store sets the position after which the next Purge of the group begins. At the time retryAt, this position is
+// dropped, and Purge begins with the first entry again. store sets retryAt to the present time plus refusedFor in two
+// cases:
+//   - There is no position yet.
+//   - The parameter unfinished is true: entries after the position were not tried.
+//
+// Otherwise the earlier retryAt stays.
 func (r *purgeRefusals) store(g group, position endedEntry, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

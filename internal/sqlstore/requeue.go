@@ -45,7 +45,7 @@ func (s *Store) changeSeen(ctx context.Context, seenVersions []processlog.Versio
 	for i := range places {
 		places[i] = i
 	}
-	// Lock rows in id order, so that no two transactions deadlock (G14, producers are not harmed).
+	// Lock rows in id order, so that no two transactions deadlock. See promise G14.
 	slices.SortFunc(places, func(a, b int) int { return seenVersions[a].ID.Compare(seenVersions[b].ID) })
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {

@@ -256,12 +256,13 @@ const (
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find returns no row in a caller's transaction on another database than the log's.
+// find returns the entry, or ErrNotFound. The caller's transaction may be in another database than the log. Then find
+// returns ErrNotFound.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := s.fragments["and in schema"]
 	if _, own := tx.(ownTx); own && s.namesSchema {
-		// The session of the library's own transaction may be in another database. The statement then finds the log by
-		// the name of the log's database.
+		// The library's own transaction needs no check of the session's database. The statement names the log's
+		// database, so it reads the right log from any database.
 		inSchema = ""
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {

@@ -57,7 +57,9 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 				return err
 			}
 			if now == 0 {
-				heads = nil // The next session gives the whole answer.
+				// After errWrongClock, readLatest runs the whole query again in another session. So drop the heads of
+				// this session.
+				heads = nil
 				return errWrongClock
 			}
 			h.DueIn = remaining(nextAt, now)
@@ -99,7 +101,8 @@ func (s *Store) scanFrom(w processlog.Window) string {
 	return fmt.Sprintf("%s+%d", s.d.now, max(processlog.Millis(w.From), -maxLookBack))
 }
 
-// maxLookBack, in ms, keeps now + From far from the limits of BIGINT.
+// maxLookBack limits, in ms, how long ago a Window may begin. Without this limit, the sum of {now} and Window.From
+// could exceed the range of a BIGINT.
 const maxLookBack = 1 << 50
 
 func (s *Store) scheduled(ctx context.Context, query string) (found []processlog.Scheduled, err error) {
@@ -116,7 +119,9 @@ func (s *Store) scheduled(ctx context.Context, query string) (found []processlog
 				return err
 			}
 			if now == 0 {
-				found = nil // The next session gives the whole answer.
+				// After errWrongClock, readLatest runs the whole query again in another session. So drop the entries
+				// of this session.
+				found = nil
 				return errWrongClock
 			}
 			found = append(found, processlog.Scheduled{

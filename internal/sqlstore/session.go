@@ -13,11 +13,13 @@ import (
 
 // The library's statements run in three kinds of sessions, and must mean the same in each:
 //
-//   - Sessions of the library's own pool, behind a Connector. ownTransactions and ownSettings set them up once.
-//   - Sessions of the user's pool, outside the user's transactions. Their variables may have changed since New read
-//     them. The function calm overrides those variables for one statement.
-//   - The user's transaction. In it the library overrides nothing. Texts are sent in a form that no charset changes.
-//     guardedKey refuses the INSERT if the session would store something else.
+//   - A session of the library's own pool, which exists if the database was opened on a Connector. The library sets
+//     the session up once, with ownTransactions and ownSettings.
+//   - A session of the user's pool, outside the user's transactions. The session's variables may have changed since New
+//     read them. The function calm overrides these variables for one statement.
+//   - A session in which the user has begun a transaction. The library overrides no variable there. It sends texts in a
+//     form that no charset changes. An INSERT of entries contains a guardedKey, which makes the INSERT fail if the
+//     session would store another value than the one that was sent.
 //
 // promises/servers/session_variables_test.go lists all variables, and tries each.
 
@@ -99,7 +101,8 @@ func (s *Store) discardSession(ctx context.Context, tx processlog.Tx, err error)
 	if processlog.IsSessionError(err) {
 		ctx, question := txwatch.Ask(ctx)
 		question.Discard = true
-		_ = s.d.probe(ctx, tx) // The watched connection answers it itself.
+		// A watched connection reads question.Discard, and answers the probe itself. It sends nothing to the server.
+		_ = s.d.probe(ctx, tx)
 	}
 }
 

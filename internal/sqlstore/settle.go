@@ -46,14 +46,14 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 
 // settleGroup is the key by which Settle groups outcomes. One UPDATE writes the outcomes of one group, because its
 // condition is the same for all of them. Successes and other outcomes need different conditions:
-//   - A success is true whichever process holds the lease. So its UPDATE compares the epoch and the state. See promise
-//     G8.
+//   - A success counts even if another process has the lease by now. So its UPDATE compares the epoch and the state.
+//     See promise G8.
 //   - A failure counts only for its own attempt. So its UPDATE compares the version. See promise G7.
 type settleGroup struct {
 	absorb bool   // whether the outcomes are successes
-	epoch  uint32 // epoch of all outcomes; 0 if absorb is false
-	undone bool   // whether the outcomes are successes of compensations; false if absorb is false
-	result bool   // whether the outcomes have Results; false if absorb is false
+	epoch  uint32 // epoch of the outcomes if they are successes, otherwise 0
+	undone bool   // whether the outcomes are successes of compensations
+	result bool   // whether the outcomes are successes that have Results
 }
 
 func groupOf(o *processlog.Outcome) settleGroup {
@@ -78,12 +78,16 @@ func (g settleGroup) rowsPerStatement() int {
 const maxSettleBytes = 128 << 10
 
 func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.Outcome) func(yield func([]int) bool) {
-	most, row := maxSettleBytes, 64 // These bytes have room for the id twice, and for the CRC32 of the idempotency key.
+	// The variable row is the number of bytes that each outcome adds to the statement. The 64 bytes have room for the
+	// id, which the statement contains twice, and for the CRC32 of the idempotency key.
+	most, row := maxSettleBytes, 64
 	if s.maxContent > 0 {
 		most = min(most, 2*s.maxContent)
 	}
 	if !g.absorb {
-		row = 320 // The statement has a CASE for each further value, and each CASE repeats the id.
+		// Outcomes that are no successes differ in more values. The statement has a CASE for each of these values, and
+		// each CASE repeats the id.
+		row = 320
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
@@ -230,7 +234,9 @@ func (s *Store) textLiteral(text string) string {
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
-	err := s.readLatest(ctx, func(readTx processlog.Tx) (err error) { // In an old snapshot an old token would look like the write of another process.
+	// Read the latest rows. In an old snapshot the row could still have its earlier token. Then this outcome would seem
+	// to be lost, although it was written.
+	err := s.readLatest(ctx, func(readTx processlog.Tx) (err error) {
 		rows, err = s.queryRows(ctx, readTx, len(ids), s.sql(loadRows, "ids", idList(ids)))
 		return err
 	})
@@ -254,11 +260,12 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	return nil
 }
 
-// SettleTx implements Store. It ends the handler's own transaction, so that effect, outcome and result commit together or
-// not at all.
+// SettleTx implements Store. It writes the outcome and the result in the transaction of the handler's own writes. So
+// all of them commit together, or none does. SettleTx does not commit.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself, without the handler's writes. See promise G5. An empty
-	// inTx means that the UPDATE cannot check this by itself, so ask with Probe. On MariaDB the UPDATE contains inTx.
+	// The handler may have ended its transaction. The UPDATE would then commit alone, without the handler's writes. See
+	// promise G5. On MariaDB, the field inTx is a condition in the UPDATE that prevents this. If the field is empty,
+	// ask with Probe whether the transaction is open.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)

@@ -133,7 +133,8 @@ func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
-// withoutTable replaces an error about a missing or foreign table. needs says which features require the table.
+// withoutTable replaces an error about a table that is missing or belongs to somebody else. The parameter needs is a
+// part of the new error's text. It names the features that need the table, for example "Operations needs".
 func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if foreign := s.foreign[suffix]; err != nil && foreign != nil {
 		return foreign

@@ -91,8 +91,8 @@ var sqliteMessages = []struct {
 	{"large file support is disabled", 22},
 }
 
-// sqliteBlame looks only at errors that a driver returned, so a business error such as "interrupted by the customer" is
-// none of SQLite's.
+// sqliteBlame looks only at errors that a driver returned. Otherwise it could mistake a business error, such as
+// "interrupted by the customer", for an error of SQLite with the same words.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {
@@ -104,8 +104,8 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer finds the error of SQLite's driver in err. If there is none, it returns driver.ErrBadConn if err wraps
-// that, or nil.
+// sqliteAnswer returns the error of SQLite's driver that err wraps. If err wraps none, but wraps driver.ErrBadConn,
+// sqliteAnswer returns driver.ErrBadConn. Otherwise it returns nil.
 func sqliteAnswer(err error) error {
 	if said := txwatch.SQLiteAnswer(err); said != nil {
 		return said

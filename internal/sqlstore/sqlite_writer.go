@@ -13,16 +13,18 @@ import (
 // A writer lets the library's transactions in this process write to a SQLite file one after the other. SQLite lets only
 // one transaction write at a time. Transactions that wait inside SQLite poll the lock, and get it in no fixed order.
 //
-// A turn is only advice. After its lock timeout a transaction asks SQLite without a turn, so that nothing deadlocks.
-// Other processes take no turns. Neither do transactions that the service begins without the library. For these
-// transactions, the writer leaves the file free at times, for the duration of the constant breath.
+// A transaction of the library waits for a turn before it writes, but does not need one. If the transaction has waited
+// for its lock timeout, it begins without a turn, so that nothing deadlocks.
+//
+// Other processes take no turns. Transactions that the service begins without the library take no turns, either. To let
+// these transactions write, the writer at times gives no turn for 25 ms, the constant breath.
 type writer struct {
 	mu            sync.Mutex // guards the fields below
 	isTaken       bool
-	lastWasUrgent bool // whether the current turn, or the last one, was urgent and came before others
+	lastWasUrgent bool // whether the last turn that was given went to an urgent caller
 	urgentWaiters []chan struct{}
 	otherWaiters  []chan struct{}
-	busySince     time.Time // time since which the file was never free for the duration of the constant breath
+	busySince     time.Time // last time at which the file had just been free for 25 ms, the constant breath
 	freed         time.Time // end of the last turn
 	file          string
 	holders       int // number of stores that have this file open; guarded by writers.mu
@@ -181,8 +183,8 @@ func (s *Store) urgently(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
 }
 
-// Holding marks the context of work inside an open transaction of this store. A transaction under this context would wait
-// for the turn of its own caller, so it takes none.
+// Holding returns a context for work inside an open transaction of this store. This transaction already has a turn at
+// the writer. A second transaction under this context would wait for that turn to end, so it begins without a turn.
 func (s *Store) Holding(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx

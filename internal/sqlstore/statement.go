@@ -10,17 +10,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Each statement is a whole constant beside the method that sends it. Names in braces stand for fragments. {log}, {case}
-// and so on are tables. {by id}, {by due} and {by INDEX} are hints that name an index. Without {by id} a server scans a
-// small table, and waits for rows that others have locked. {now} is the database's clock in ms since 1970, and {stamp} its
-// value for created_at. {columns} is what a rowScanner reads, and {outline} the same without the content. {text COLUMNS},
-// {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session.
+// Each statement is a whole constant beside the method that sends the statement. A name in braces is called a fragment,
+// and stands for a text:
+//   - {log}, {case} and so on are tables.
+//   - {by id}, {by due} and {by INDEX} are hints that name an index. Without {by id} a server scans a small table, and
+//     waits for rows that others have locked.
+//   - {now} is the database's clock in ms since 1970. {stamp} is the present time as a value for created_at.
+//   - {columns} are the columns that a rowScanner reads. {outline} are the same columns without the content.
+//   - {text COLUMNS}, {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session.
 //
-// The dialect and fragmentsOf have the other fragments. Every name that is in neither is an argument of sql.
+// The functions fragmentsOf and fragment have the other fragments. A name that neither of them has is an argument of
+// the method Store.sql.
 
 var indexes = [...]string{"uk_idempotent_id", "k_batch_id", "k_business_id", "k_business_ext_id", "k_created_at", "k_group", "k_line"}
 
-// fragmentsOf returns the fragments that do not depend on Check.
+// fragmentsOf returns the fragments whose texts are known before Store.Check has tried the server.
 func fragmentsOf(d *dialect, table tableName) map[string]string {
 	fragments := map[string]string{
 		"by id":     d.idIndex,
@@ -35,7 +39,7 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 		"lock now":  d.lockNow,
 		"every row": everyRow,
 
-		"in schema":     "", // setSchema sets these two
+		"in schema":     "", // setSchema sets this fragment and the next one
 		"and in schema": "",
 	}
 	for _, suffix := range suffixes {
@@ -49,7 +53,8 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 	return fragments
 }
 
-// sql fills in a statement. args holds names of fragments and their values in turn.
+// sql returns the statement with a text in place of each name in braces. The parameter args is a list of pairs: the
+// name of a fragment, then its text, then the next name.
 func (s *Store) sql(statement string, args ...string) string {
 	parts := make([]string, 0, 64)
 	for {
@@ -86,7 +91,9 @@ func (s *Store) fragment(name string, args []string) string {
 	case "ms":
 		return s.d.stampMS(columns)
 	}
-	switch name { // New may change these fields after Open.
+	// These two texts are not in s.fragments. They depend on fields of the dialect that the function New may change
+	// after Open.
+	switch name {
 	case "and steady":
 		return s.steady()
 	case "and in tx":
@@ -95,8 +102,9 @@ func (s *Store) fragment(name string, args []string) string {
 	panic("sqlstore: the fragment {" + name + "} has no value")
 }
 
-// placeholders replaces each question mark. None belongs to a text, because texts of users are written as hexadecimal
-// literals.
+// placeholders writes $1, $2 and so on in place of the question marks, if the database wants numbered placeholders.
+// Every question mark in the statement is a placeholder. A user's text with a question mark does not occur, because
+// such texts are written as hexadecimal literals.
 func (s *Store) placeholders(statement string) string {
 	if !s.d.numbered {
 		return statement
@@ -111,8 +119,9 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail runs statements of which one may fail. On some databases a failed statement makes its transaction unusable.
-// There mayFail sets a savepoint first, and returns to the savepoint after a failure.
+// mayFail calls run and returns its error. It leaves the transaction usable even if a statement of run fails. On some
+// databases a failed statement makes its transaction unusable. On these databases, mayFail sets a savepoint before it
+// calls run. After a failure it returns to the savepoint.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

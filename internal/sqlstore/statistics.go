@@ -40,8 +40,10 @@ const (
 )
 
 const (
-	statsFoldedBy  = ""  // instance of the rows in which the counts of all processes are added up
-	statsProcesses = "0" // Names of processes begin with a digit or a letter, so they sort from here on.
+	statsFoldedBy = "" // value of the column instance in folded rows, which hold sums over all processes
+	// statsProcesses is the lowest value of the column instance in the row of a process, because the name of a process
+	// begins with a digit or a letter.
+	statsProcesses = "0"
 )
 
 // SQLite joins at most 500 SELECTs.
@@ -238,8 +240,8 @@ func (s *Store) FoldStats(ctx context.Context, fold processlog.StatFold, age tim
 	return n, nil
 }
 
-// foldInto returns the INSERT that adds the sums to the folded rows. The INSERT lists the rows in the order of their
-// keys.
+// foldInto returns the INSERT that adds the sums to the folded rows. A folded row holds the counts of all processes.
+// The INSERT lists the rows in the order of their keys.
 func (s *Store) foldInto(sums map[statKey]*processlog.StatCounts) string {
 	keys := make([]statKey, 0, len(sums))
 	for key := range sums {

@@ -46,7 +46,7 @@ type Store struct {
 	inserts         atomic.Pointer[insertTexts] // texts of INSERTs; nil while the method Check runs
 	version         string                      // version of the server
 	maxContent      int                         // maximum content in bytes that a packet of the server has room for; 0: no limit
-	selectLimit     time.Duration               // after which the server ends a read in the user's sessions; 0: never
+	selectLimit     time.Duration               // maximum duration of a read in the user's pool; 0: no limit
 	notes           []string                    // remarks about this server for a person
 	foreign         map[string]error            // by suffix: the error of a table that has a name of the log, but is somebody else's
 	connectionCount atomic.Int64                // connections that ownPool has opened
@@ -62,7 +62,8 @@ type Store struct {
 	timeout time.Duration // maximum wait for a turn at the SQLite writer
 }
 
-// Open finds out the kind of database. It opens the own pool if the dialect has one and db was opened on a Connector.
+// Open finds out which kind of database db is. It also opens the library's own pool, under two conditions: db was
+// opened on a Connector, and the library uses an own pool on this kind of database.
 func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	d, err := detectDialect(ctx, db)
 	if err != nil {

@@ -28,7 +28,7 @@ type statementKind int
 
 const (
 	reading statementKind = iota
-	writing               // a write outside a transaction, whose statement also waits for its commit
+	writing               // a statement that writes outside a transaction, and so also commits
 	transacting
 	kinds
 )
@@ -36,9 +36,10 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence tells two kinds of broken connections apart. If a connection breaks within this time, the server or the
-	// network ended it together with its session. If it breaks later, the client may have given up, and the session may
-	// still run the statement.
+	// A connection may break while it runs a statement. silence divides these cases by the time since the statement was
+	// sent:
+	//   - If less time has passed, the server or the network has ended the connection together with its session.
+	//   - If more time has passed, the client may have given up, and the session may still run the statement.
 	silence = time.Second
 )
 

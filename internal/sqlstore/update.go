@@ -49,9 +49,12 @@ func asRefused(items []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce sends the UPDATE without asking first which rows are free. It does so only in sessions of the own pool,
-// because their waits for locks are short. In other sessions, on a server without SKIP LOCKED, and after a wait in
-// vain, it first asks which rows are free.
+// updateAtOnce sends the UPDATE at once if its waits for locks are short. That is so in sessions of the library's own
+// pool on a server with SKIP LOCKED. If the UPDATE waits in vain, updateAtOnce then updates only the rows that are
+// free.
+//
+// In the user's sessions and on other servers, updateAtOnce does the same as updateFree. It first asks which rows are
+// free, and updates only these rows.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -64,9 +67,9 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changedRows, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement may have failed because it waited for a locked row. After a broken
-// connection the server may still run the statement. The caller may repeat it even so, because a guarded UPDATE changes
-// no row twice.
+// waitedInVain reports whether a statement may have failed because it waited for a locked row. This includes a
+// statement whose connection broke after more than lockedSilence. The server may still be running this statement.
+// Nevertheless it is safe to repeat the statement, because a guarded UPDATE changes no row twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -91,9 +94,11 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter updates the rows that are free. The parameter waitErr is nil, or the error of an earlier UPDATE of the
-// same rows, which waited in vain for a lock. If waitErr is set and all rows are free, the UPDATE must have waited for
-// another row, which a trigger wanted to write. updateFreeAfter then changes nothing and returns waitErr.
+// updateFreeAfter updates the rows that are free. The parameter waitErr is nil, or is the error of an earlier UPDATE
+// that waited in vain for a lock. The earlier UPDATE was for the same rows.
+//
+// If none of these rows is locked now, the earlier UPDATE has waited for some other row, which a trigger wanted to
+// write. A further UPDATE would wait for it again. So updateFreeAfter changes nothing and returns waitErr.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waitErr *waitError) (changedRows int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		freeIDs, err := s.lockFree(ctx, tx, ids)
@@ -132,7 +137,8 @@ const (
 // lockFree locks the rows that no other transaction has locked. It returns their ids, and the ids that have no row.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
-		return ids, nil // The transaction has locked the whole database.
+		// On SQLite, the transaction has locked the whole database. So no row is locked by another transaction.
+		return ids, nil
 	}
 	locked, err := readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		return queryIDs(ctx, tx, s.sql(lockRows, "ids", idList(ids), "lock", lock))
@@ -163,7 +169,9 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	if len(ids) == 1 {
 		return nil, nil
 	}
-	select { // A random wait keeps rivals that halve the same rows from meeting again and again.
+	// Another process may try NOWAIT on the same rows at the same time, and both fail. A random wait makes it unlikely
+	// that both try again at the same time.
+	select {
 	case <-time.After(jitter.N(4 * time.Millisecond)):
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -32,7 +32,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.finished)
 		defer conn.Close()
-		// Raw returns only the value that giveBack has sent to this function.
+		// Ignore the error of Raw, because it is the value that giveBack sends, and not a failure.
 		_ = conn.Raw(func(driverConn any) error {
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.returned

@@ -42,8 +42,9 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		return nil, err // BEGIN would commit the open transaction.
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
-	// An earlier user has left the transaction open if nothing was sent since the connection left the pool. The pool would
-	// hand this connection out again and again.
+	// The connection is inside a transaction, although nothing was sent since it left the pool. So an earlier user of
+	// the connection has left the transaction open. Discard the connection. Otherwise the pool would hand it out again
+	// and again.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
@@ -133,7 +134,9 @@ func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 		return checker.CheckNamedValue(value)
 	}
 	if !executes(c.inner) {
-		return nil // database/sql prepares a statement instead.
+		// This connection runs only prepared statements. So database/sql prepares a statement next, and checks the
+		// values for that statement.
+		return nil
 	}
 	return driver.ErrSkip
 }
@@ -203,14 +206,16 @@ func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// A commit would keep the business change without its entry (G2, what was rolled back never runs).
+	// Each of these statements commits an open transaction. doomed returns an error if the transaction must not commit:
+	// a commit would keep the business change without its entry.
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
 	return nil
 }
 
-// enlist fills in the Question of a probe.
+// enlist answers a probe. A probe asks which transaction is open on the connection, and enlist writes the answer into
+// e.
 func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error
 	if c.state == txDoubtful {
@@ -221,7 +226,8 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 		c.recordingTx = e.watched
 	}
 	c.discard = c.discard || e.Discard && c.recordingTx != nil
-	// If the transaction is closed, an entry would be committed by itself (G2, what was rolled back never runs).
+	// The server did not say whether the transaction is still open. If it is closed, an INSERT of an entry would commit
+	// at once, without the business change. So let the Tx refuse to record. See promise G2.
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}

@@ -1,12 +1,14 @@
-// Package txwatch wraps a database driver so that it sees how each transaction ends: committed, rolled back, or unknown.
-// Only the connection can see that. If a caller ignores a deadlock, the handle of database/sql still looks open, but each
-// further statement commits by itself (G2, what was rolled back never runs).
+// Package txwatch wraps a database driver so that it sees how each transaction ends: committed, rolled back, or
+// unknown. Only the connection can see that. For example, the server rolls a transaction back after a deadlock, and the
+// caller ignores the error. The handle of database/sql then still looks open, but each further statement commits at
+// once. An entry recorded with this handle would run, although its transaction was rolled back. See promise G2.
 //
-// A doubtful transaction never counts as open. The package asks the server only if the connection cannot know the state.
+// A doubtful transaction never counts as open. The package asks the server only if the connection cannot know the
+// state.
 //
-// The package knows drivers and statements, but no entries. A connection and its state serve one goroutine at a time. A Tx
-// is safe for concurrent use. Each borrowed connection has one goroutine (borrow.go), and closing the connection waits for
-// it.
+// The package knows drivers and statements, but no entries. A connection and its state serve one goroutine at a time. A
+// Tx is safe for concurrent use. Each borrowed connection has one goroutine (borrow.go), and closing the connection
+// waits for this goroutine.
 package txwatch
 
 import (
@@ -30,7 +32,7 @@ type Connector struct {
 
 	mu      sync.Mutex // guards the fields below
 	living  list.List  // open connections, each as a *living; the oldest is first
-	lastLog time.Time  // latest time at which one of the connections was opened that are closed now
+	lastLog time.Time  // time at which the youngest of the closed connections was opened
 }
 
 type living struct {
@@ -88,8 +90,9 @@ func (c *Connector) forget(place *list.Element) {
 	c.living.Remove(place)
 }
 
-// Oldest returns the time at which the oldest open connection that is not held was opened. If there is none, open is
-// false, and Oldest returns the time of the youngest closed connection.
+// Oldest returns when the oldest open connection was opened, and true. It skips connections that are held: in use for
+// longer than heldAfter. If no other connection is open, Oldest returns when the youngest closed connection was opened,
+// and false.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,9 +161,9 @@ func (e *Question) Value(key any) any {
 // the Err of the result is ErrNoTransaction.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question of ctx if the statement with this context is a probe. Otherwise unfilled returns nil,
-// and the statement must be sent to the server. A context whose Question has an answer marks no probe any more, because
-// callers may use the context again.
+// unfilled returns the Question in ctx if the Question has no answer yet. Then the statement with ctx is a probe. In
+// all other cases unfilled returns nil, and the statement must be sent to the server. This includes a Question that has
+// an answer, because callers may use the context of a probe again for other statements.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -180,7 +183,9 @@ func warnLeftOpen(ctx context.Context, err error) {
 	}
 }
 
-var leftOpenWarned atomic.Int64 // time of the last log line in unix ns, for statements that belong to no Compensator
+// leftOpenWarned is the time, in ns since 1970, at which warnLeftOpen last logged a warning itself. It logs a warning
+// itself only for a statement that belongs to no Compensator.
+var leftOpenWarned atomic.Int64
 
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
