@@ -18,8 +18,8 @@ type Overview struct {
 	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker or a limit that is used up; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 
-	// BacklogAge is how long ago the Backlog of each type was counted. It is 0 if no process has counted within the last
-	// five minutes.
+	// BacklogAge is how long ago the Backlog of each type was counted. It is 0 if no process has counted within the
+	// last five minutes.
 	BacklogAge time.Duration `json:"backlog_age,omitempty"`
 }
 

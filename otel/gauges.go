@@ -213,8 +213,9 @@ func (g *gauges) countWaiting(ctx context.Context) (readings []reading) {
 			waitingByState[count.State] = make(map[string]float64)
 		}
 		n := count.N
-		// The Admin has counted at most maxWaiting entries, so the true number is higher than n. The number in the
-		// backlog has no maximum. But the backlog was counted earlier, so its number may be lower than n.
+		// If More is true, the Admin has stopped counting at maxWaiting, so the true number is higher than n. The
+		// number in the backlog has no maximum. But the backlog was counted earlier, so its number may also be lower
+		// than n.
 		if count.More {
 			n = max(n, backlogs[count.BusinessType].Of(count.State))
 		}

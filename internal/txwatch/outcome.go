@@ -148,8 +148,8 @@ var statementAborts = map[uint16]string{
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {
-		// An error without a number may be from SQLite. Some errors of SQLite roll the transaction back, for example a
-		// full disk.
+		// An error without a number may be from SQLite. Some kinds of errors of SQLite roll the transaction back, for
+		// example SQLITE_FULL.
 		return false, !mysqlerr.IsBroken(err)
 	}
 	_, aborts = statementAborts[number]

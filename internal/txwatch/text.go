@@ -63,8 +63,8 @@ const (
 )
 
 // Calm is the beginning of each statement that the library sends to MariaDB. It replaces values that the user may have
-// given to session variables, for this statement only. The library may append further variables. Then it appends " FOR
-// " and the statement.
+// given to session variables, for this statement only. The library may append further variables, and always appends the
+// word FOR and the statement.
 const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, " + ShortRowWait + ", sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
