@@ -201,7 +201,7 @@ type rowKind struct {
 	proven bool // whether the transaction is known to be open
 }
 
-// insertTexts keeps the SQL text of each rowKind, so that each text is built only once.
+// insertTexts keeps the SQL text of each rowKind, so that an INSERT need not build the text again.
 type insertTexts struct {
 	guards [2]string // conditions for guardedKey; only the first one checks that the transaction is open
 

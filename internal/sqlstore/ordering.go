@@ -42,9 +42,9 @@ const (
 	notePosition  = "({type},{key},{place},{entry_id},{epoch},{parked})"
 )
 
-// note writes positions into the _turns table. It sorts them by the primary key, as all writers do, so that no two
-// writers deadlock. If a position of an entry and key exists already, note changes only its epoch and its
-// blockedVersion.
+// note writes positions into the _turns table. A position stands for an entry and a key. note sorts the positions by
+// the primary key, as all writers do, so that no two writers deadlock. If the table already has the position, note
+// changes only its epoch and its blockedVersion.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []positionNote) error {
 	slices.SortFunc(positions, func(a, b positionNote) int { return comparePositions(a.Position, b.Position) })
 	rows := make([]string, len(positions))

@@ -195,7 +195,7 @@ func (s *Store) makeDue(ctx context.Context, blocked []firstEntry, leftovers *le
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	// An entry in notWoken stays blocked, because its row was locked or refused. A locked row is no error: the next
-	// process that calls Advance makes this entry due.
+	// The entries in notWoken stay blocked, because their rows were locked or refused. A locked row is no error,
+	// because the next process that calls Advance makes its entry due.
 	return withoutIDs(ids, notWoken), leftovers.addResult(nil, err)
 }

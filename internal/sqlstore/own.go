@@ -44,8 +44,8 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return ownedConn, nil
 }
 
-// ownConn is a connection of the library's own pool. It lives about as long as a connection of the user's pool. So
-// after a change of the host name or the proxy, both pools move to the new server at the same time.
+// ownConn is a connection of the library's own pool. It lives about as long as a connection of the user's pool. After a
+// change of the host name or the proxy, both pools then move to the new server at about the same time.
 type ownConn struct {
 	driver.Conn
 	users    *txwatch.Connector

@@ -256,8 +256,8 @@ const (
 	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
 )
 
-// find returns the entry, or ErrNotFound. The caller's transaction may be in another database than the log. Then find
-// returns ErrNotFound.
+// find returns the entry, or ErrNotFound. A caller's transaction may be in another database than the log. In this case,
+// find returns ErrNotFound, and so never returns an entry of another log with the same name.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := s.fragments["and in schema"]
 	if _, own := tx.(ownTx); own && s.namesSchema {

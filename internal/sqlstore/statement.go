@@ -91,8 +91,8 @@ func (s *Store) fragment(name string, args []string) string {
 	case "ms":
 		return s.d.stampMS(columns)
 	}
-	// These two texts are not in s.fragments. They depend on fields of the dialect that the function New may change
-	// after Open.
+	// These two texts are not in s.fragments. They depend on fields of the Store and its dialect that Store.Check may
+	// change after Open.
 	switch name {
 	case "and steady":
 		return s.steady()
@@ -103,8 +103,8 @@ func (s *Store) fragment(name string, args []string) string {
 }
 
 // placeholders writes $1, $2 and so on in place of the question marks, if the database wants numbered placeholders.
-// Every question mark in the statement is a placeholder. A user's text with a question mark does not occur, because
-// such texts are written as hexadecimal literals.
+// Every question mark in the statement is a placeholder. A text of a user could contain a question mark, but the
+// statement has such a text only as a hexadecimal literal.
 func (s *Store) placeholders(statement string) string {
 	if !s.d.numbered {
 		return statement
@@ -119,9 +119,9 @@ func (s *Store) placeholders(statement string) string {
 	return b.String()
 }
 
-// mayFail calls run and returns its error. It leaves the transaction usable even if a statement of run fails. On some
-// databases a failed statement makes its transaction unusable. On these databases, mayFail sets a savepoint before it
-// calls run. After a failure it returns to the savepoint.
+// mayFail calls the function run, and returns the error of run. On some databases a failed statement makes its
+// transaction unusable. On these databases, mayFail sets a savepoint before it calls run. After a failure it returns to
+// the savepoint, so that the caller can go on with the transaction.
 func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
 	if !s.d.breaks {
 		return run()

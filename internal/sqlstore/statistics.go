@@ -46,7 +46,8 @@ const (
 	statsProcesses = "0"
 )
 
-// SQLite joins at most 500 SELECTs.
+// statsAtOnce is how many rows one statement of WriteStats writes. Each row is a SELECT in a UNION. SQLite accepts 500
+// of them, so 400 leaves a margin.
 const statsAtOnce = 400
 
 // statColumns are the columns of StatCounts, in the order of StatCounts.Values.

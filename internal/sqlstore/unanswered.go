@@ -36,8 +36,7 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// A connection may break while it runs a statement. silence divides these cases by the time since the statement was
-	// sent:
+	// silence is a limit for the time between sending a statement and the break of its connection:
 	//   - If less time has passed, the server or the network has ended the connection together with its session.
 	//   - If more time has passed, the client may have given up, and the session may still run the statement.
 	silence = time.Second

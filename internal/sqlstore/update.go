@@ -49,12 +49,11 @@ func asRefused(items []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce sends the UPDATE at once if its waits for locks are short. That is so in sessions of the library's own
-// pool on a server with SKIP LOCKED. If the UPDATE waits in vain, updateAtOnce then updates only the rows that are
-// free.
+// updateAtOnce sends the UPDATE without asking first which rows are free. It does so only in sessions of the library's
+// own pool on a server with SKIP LOCKED, because their waits for locks are short. If the UPDATE waits in vain,
+// updateAtOnce asks which rows are free, and updates only these rows.
 //
-// In the user's sessions and on other servers, updateAtOnce does the same as updateFree. It first asks which rows are
-// free, and updates only these rows.
+// In the user's sessions and on other servers, updateAtOnce does the same as updateFree, which always asks first.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changedRows int64, busy []processlog.ID, err error) {
 	if s.ownPool == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)

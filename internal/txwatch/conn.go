@@ -206,15 +206,15 @@ func (c *watchedConn) beforeStatement(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// Each of these statements commits an open transaction. doomed returns an error if the transaction must not commit:
-	// a commit would keep the business change without its entry.
+	// Each of these statements commits an open transaction. If the transaction must not commit, doomed returns an
+	// error. Otherwise the commit would keep the business change without its entry. See promise G2.
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
 	return nil
 }
 
-// enlist answers a probe. A probe asks which transaction is open on the connection, and enlist writes the answer into
+// enlist answers a probe, which asks what transaction is open on the connection. It writes the answer into the Question
 // e.
 func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error

@@ -161,9 +161,9 @@ func (e *Question) Value(key any) any {
 // the Err of the result is ErrNoTransaction.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question in ctx if the Question has no answer yet. Then the statement with ctx is a probe. In
-// all other cases unfilled returns nil, and the statement must be sent to the server. This includes a Question that has
-// an answer, because callers may use the context of a probe again for other statements.
+// unfilled returns the Question in ctx if the Question has no answer yet. Then the statement with this context is a
+// probe. In all other cases unfilled returns nil, and the statement must be sent to the server. One of these cases is a
+// Question that already has an answer, because callers may use the context of a probe again for other statements.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
