@@ -38,6 +38,18 @@ func TestANight(t *testing.T) {
 			assert.Equal(t, "1032.00 CNY", groups[0]["worth"])
 			assert.Equal(t, "103200", groups[0]["sums"].([]any)[0].(map[string]any)["amount_minor"])
 
+			assert.Regexp(t, `(?m)^ID .* ERROR +WORTH *$`, b.ok("list"))
+			for _, where := range []string{"state=dead", "failure=" + groups[0]["failure"].(string)} {
+				dead := items(t, b.ok("list", "--where", where, "-o", "json"))
+				require.Len(t, dead, 8, where)
+				for _, e := range dead {
+					assert.Equal(t, []any{"12900", "CNY", "129.00 CNY"}, []any{e["amount_minor"], e["currency"], e["worth"]}, where)
+				}
+			}
+			for _, e := range items(t, b.ok("list", "--where", "state=succeeded", "-o", "json")) {
+				assert.NotContains(t, e, "worth", "an entry without a case has no known worth")
+			}
+
 			assert.Contains(t, b.ok("cases", "take", id("d0"), reason), "done")
 			assert.Len(t, items(t, b.ok("cases", "list", "--mine", "-o", "json")), 1)
 			assert.Len(t, items(t, b.ok("cases", "list", "--unowned", "--type", "refund", "-o", "json")), 7)

@@ -218,7 +218,7 @@ func (p *program) newListCommand() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.newLogCommand("list", "List entries, the oldest first. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, readAccess,
+	cmd := p.newLogCommand("list", "List entries, the oldest first. The worth is known for entries that have a case with an amount. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
 			if err := cmp.Or(err, checkLimit(limit), w.check()); err != nil {
@@ -235,9 +235,7 @@ func (p *program) newListCommand() *cobra.Command {
 			if len(entries) == 0 {
 				p.warnType(ctx, s, w.BusinessType)
 			}
-			l := entryListing("entry", entries)
-			l.hasMore = hasMore
-			return p.print(l)
+			return p.printWithWorth(ctx, s, entries, hasMore)
 		})
 	p.whereFlag(cmd, &conditions)
 	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of entries, up to %d", maxListed))
@@ -256,10 +254,51 @@ func (p *program) listRunning(ctx context.Context, s *session, filter admin.Filt
 		p.printf("further entries of these types may run: %s", strings.Join(page.Partial, ", "))
 		p.printf("list them by type, for example --where running=yes,type=%s", page.Partial[0])
 	}
-	return p.print(entryListing("entry", page.Entries))
+	return p.printWithWorth(ctx, s, page.Entries, false)
 }
 
 const pageSize = 1000
+
+// printWithWorth leaves the worth empty for entries without a case of known amount.
+func (p *program) printWithWorth(ctx context.Context, s *session, entries []compensator.Entry, hasMore bool) error {
+	l := entryListing("entry", entries)
+	l.hasMore = hasMore
+	if p.flags.format == "ids" {
+		return p.print(l)
+	}
+	worths, err := s.worthsOf(ctx, entries)
+	if err != nil {
+		return err
+	}
+	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"worth", "WORTH"})
+	for i, e := range entries {
+		amount, currency := amountFields(worths[e.ID])
+		l.rows[i] = append(l.rows[i], amount, currency, amountText(worths[e.ID]))
+	}
+	return p.print(l)
+}
+
+// worthsOf reads the known amounts of the entries' cases. It sends one statement for each 1,000 entries.
+func (s *session) worthsOf(ctx context.Context, entries []compensator.Entry) (map[compensator.EntryID]compensator.Amount, error) {
+	worths := make(map[compensator.EntryID]compensator.Amount)
+	for page := range slices.Chunk(entries, pageSize) {
+		ids := make([]compensator.EntryID, len(page))
+		for i, e := range page {
+			ids[i] = e.ID
+		}
+		cases, err := s.store.CasesOf(ctx, slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range cases {
+			c.Amount.Currency = strings.ToUpper(c.Amount.Currency) // Older versions stored small letters.
+			if c.Amount.Known() {
+				worths[c.EntryID] = c.Amount
+			}
+		}
+	}
+	return worths, nil
+}
 
 func (s *session) readChosen(ctx context.Context, w conditions, limit int) (matches []compensator.Entry, hasMore bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,12 +27,17 @@ func (c *counting) Load(ctx context.Context, ids []processlog.ID) ([]processlog.
 
 type outlining struct {
 	processlog.Operations
-	outlines int
+	outlines, cases int
 }
 
 func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	o.outlines++
 	return o.Operations.Outlines(ctx, ids)
+}
+
+func (o *outlining) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.Case, error) {
+	o.cases++
+	return o.Operations.CasesOf(ctx, ids)
 }
 
 // A slow database must not get one query per entry.
@@ -82,6 +88,11 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, []string{"999999", "key:nobody"}, []string{answers[0].name, answers[1].name})
 	require.EqualError(t, answers[0].err, "999999: compensator: no such entry")
 	assert.Equal(t, [2]int{1, 1}, asked(), "by their ids; one by its key is looked for")
+	many.cases = 0
+	worths, err := s.worthsOf(t.Context(), slices.Repeat(matches, pageSize/len(matches)))
+	require.NoError(t, err)
+	assert.Len(t, worths, 3)
+	assert.Equal(t, 1, many.cases, "the worths of a page")
 	require.Error(t, p.preview(t.Context(), s, "requeue", unread, admin.Change{Action: admin.Requeue}, false), "nobody can be asked")
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
