@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// issued matches digits that have the length of a card number, and begin as the card networks' numbers begin. The Luhn
-// check alone is not enough: ids of 16 or more digits are common, and one in ten of them passes it.
+// issued matches digits whose length and first digits are those of a card network. The Luhn check alone is not enough
+// to find card numbers: ids of 16 or more digits are common, and one in ten of them passes it.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
 // kinds lists functions. Each function looks for one kind of number that begins at text[at], and has two results:

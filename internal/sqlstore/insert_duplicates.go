@@ -33,10 +33,10 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked has the results of the method existing, and is used on a server with innodb_snapshot_isolation. With
-// this setting, a lock on a row newer than the snapshot aborts the caller's transaction. So existingUnlocked first
-// reads without a lock. The snapshot may hide a row that another transaction has just committed. existingUnlocked reads
-// these hidden rows through the library's own pool, also without a lock.
+// existingUnlocked does the same work as the method existing, on a server with innodb_snapshot_isolation. With this
+// setting, a lock on a row newer than the snapshot aborts the caller's transaction. So existingUnlocked first reads
+// without a lock. The snapshot may hide a row that another transaction has just committed. existingUnlocked reads these
+// hidden rows through the library's own pool, also without a lock.
 //
 // Without an own pool, existingUnlocked tries hidden rows only if it has found no other row. It then reads them with a
 // lock, which may abort the transaction. ErrTxAborted tells the caller to run the transaction again.

@@ -11,8 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is how many entries of each type and state InvalidRows checks for a lease that never ends. These are the
-// entries that became due first. An entry with such a lease never runs, so in time all entries before it are done.
+// headDepth is how many entries of each type and state InvalidRows checks for a lease that never ends. InvalidRows
+// checks the entries that became due first. An entry with such a lease never runs. Sooner or later the entries due
+// before it are done, so it is one of the first.
 const headDepth = 100
 
 const (

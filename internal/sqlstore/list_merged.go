@@ -86,8 +86,9 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// The fragment {heads} in listMerged is a UNION. It has one part headsOfGroup for each group that the last statement
-// reads. If earlier statements have found positions, the last part is headsKnown, which reads these positions again.
+// The fragment {heads} in listMerged stands for a UNION. For each group that the last statement reads, the UNION has a
+// part with the text headsOfGroup. If earlier statements have found positions, the last part has the text headsKnown,
+// and adds these positions.
 const (
 	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
 	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
@@ -103,8 +104,8 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
-// merged returns a UNION that reads positions. It has one part headsOfGroup for each group. If the slice front already
-// fills the page, each part leaves out the rows whose next_at comes after all positions in front.
+// merged returns a UNION that reads positions. For each group, the UNION has a part with the text headsOfGroup. If the
+// slice front already fills the page, each part leaves out the rows whose next_at comes after all positions in front.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	for _, condition := range l.next() {

@@ -76,8 +76,8 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
-// lookedInStates reads several states at once. Its fragment {looks} is a UNION, and lookedInState is the part of the
-// UNION for one state.
+// lookedInStates reads entries of several states. The fragment {looks} stands for a UNION. For each state, the UNION
+// has a part with the text lookedInState.
 const (
 	lookedInState  = "SELECT head_at, head_id, matches FROM ({look}) AS g{place}"
 	lookedInStates = "SELECT head_at, {empty}, head_id, matches FROM ({looks}) AS looked ORDER BY {order} LIMIT {limit}"

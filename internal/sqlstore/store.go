@@ -1,8 +1,9 @@
 // Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method that sends it,
 // and a dialect holds the differences between databases. docs/internals/statements.md shows the statements as sent.
 //
-// Each change of an entry is one guarded UPDATE. See promise G4. Rows are written by primary key, in ascending order, so
-// that producers never wait for the library's locks. See promise G14. The time is always the database's. See promise G9.
+// Each change of an entry is one guarded UPDATE. See promise G4. Rows are written by primary key, in ascending order,
+// so that producers never wait for the library's locks. See promise G14. The time is always the database's. See promise
+// G9.
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine. The
 // package starts no goroutine, and knows no handlers or queues.
