@@ -17,8 +17,9 @@ type nextEntry struct {
 	front        processlog.Position // position of the entry that blocked this one; zero if that is unknown
 }
 
-// leaseGivenBack looks for the first entry of the attempt's key. An earlier entry may have committed during this lease,
-// and the lease kept that entry from running.
+// leaseGivenBack handles an attempt that gives its lease back without a start. While the attempt held the lease, no
+// other entry of its ordering key could run. An entry with an earlier position may have committed in this time, and may
+// run now. So leaseGivenBack looks for the first entry of the key.
 func (o *Ordering) leaseGivenBack(a *engine.Attempt) {
 	o.attemptOver(o.positions.take(a).position, a.Row.State)
 }
@@ -51,7 +52,8 @@ func (o *Ordering) attemptOver(p processlog.Position, state processlog.State) {
 	}
 }
 
-// maxAdvanceTries limits the tries. Later, a sweep through all keys finds the entry.
+// maxAdvanceTries is the maximum number of calls of Store.Advance for one batch of positions. If all calls fail, a
+// sweep through all keys finds the next entries of these keys later.
 const maxAdvanceTries = 5
 
 func (o *Ordering) findNext(batch []processlog.Position) {
@@ -131,7 +133,9 @@ func (o *Ordering) enqueue(businessType string, id processlog.ID) {
 	o.e.Source().Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	if o.e.Source().Scope() == engine.ScopeNone {
 		o.sweepOf(businessType).restart()
-		o.e.Expect(businessType, 0) // A source that does not answer cannot wake the scanner.
+		// ScopeNone means that the source of due entries does not answer. Then the source cannot wake the scanner, so
+		// wake the scanner here.
+		o.e.Expect(businessType, 0)
 	}
 }
 
@@ -153,9 +157,9 @@ func (o *Ordering) claimNext(batch []nextEntry) {
 	}
 }
 
-// claimKnown claims entries whose ids are known. The claim tries the first entries of the list, and the result tried is
-// their number. If the claim could not lease an entry, claimKnown passes this entry to the source. tried is 0 if the
-// claim failed or could not begin.
+// claimKnown claims entries whose ids are known, beginning with the first entries of the list. The result named tried
+// is the number of entries that the claim has tried. It is 0 if the claim failed or could not begin. If the claim could
+// not lease an entry, claimKnown passes the entry to the source of due entries, which offers it again later.
 func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (found engine.ClaimedRows, tried int) {
 	t := o.e.AcceptingType(businessType)
 	if t == nil || t.Linger() > 0 || o.e.OutcomesBacklogged() || o.e.OutcomesRefused(t) || o.e.HoldReason() != nil {

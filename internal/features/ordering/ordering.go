@@ -71,8 +71,8 @@ type Ordering struct {
 	toAdvance        groupcommit.Batcher[processlog.Position] // finds the entries that come after these positions
 	toDelete         groupcommit.Batcher[processlog.Position] // deletes these positions from the database
 	toClaim          groupcommit.Batcher[nextEntry]           // claims these entries
-	handoversToClaim groupcommit.Batcher[*handover]           // claims the next entries of these handovers
-	handoversToStart groupcommit.Batcher[*handover]           // starts the claimed entries of these handovers
+	handoversToClaim groupcommit.Batcher[*handover]           // claims the entries in nextEntries of each handover
+	handoversToStart groupcommit.Batcher[*handover]           // starts the entries in claimedRows of each handover
 }
 
 // waitBound is the maximum number of items that wait in one batcher. A full batcher adds no more items. A sweep through
@@ -105,8 +105,9 @@ func New(e *engine.Engine) *Ordering {
 	return o
 }
 
-// Serialize gives a type an ordering key. The type may have a handler in this process, or this process may only record
-// its entries. Serialize returns a *FieldError if the store cannot order entries.
+// Serialize gives a type an ordering key. The type needs no handler in this process: a process that only records
+// entries of the type also calls Serialize, because it stores the positions of the entries. If the store cannot order
+// entries, Serialize returns a *FieldError.
 func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial) error {
 	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
@@ -429,8 +430,8 @@ func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
 	states, err := o.e.Store.Firsts(ctx, p.BusinessType, []processlog.Position{p}, !s.PassDead)
 	state := states[p.Key]
 	first := state.First
-	// Known is 0 if the entry has no stored position. Its position will then be its id, so an entry with a higher id
-	// does not block it.
+	// The field Known is 0 if the database stores no position for this entry yet. The entry then gets its own id as its
+	// position. So an entry with a higher id comes later and does not block this entry.
 	if err != nil || first.IsZero() || first == row.ID || state.Known == 0 && first.Compare(row.ID) > 0 {
 		return err
 	}

@@ -11,12 +11,17 @@ type orderingKey struct{ businessType, key string }
 // seenEntries remembers the entries of ordering keys that this process has read, in the order of each key. The zero
 // value is ready to use.
 //
-// A seen entry blocks all later entries of its key until it ends. If another process claims a later entry, that process
-// reads the key, finds the seen entry in front and gives up its claim. So a lease of a later entry does no harm. Before
-// this process starts a seen entry, it checks only that the entry is still the first of its key in the database.
+// Before a claimed entry starts, this process must know two facts:
 //
-// This check is necessary, because an entry with an earlier position may commit after the read. seenEntries does not
-// know such an entry. An entry stays seen within one epoch until it ends. A requeue starts another epoch.
+//   - The entry is the first of its key.
+//   - No other process runs a later entry of the key.
+//
+// For an entry that is not in seenEntries, this process reads both facts from the database. For a seen entry, it reads
+// only the first fact. The second fact is certain: another process that claims a later entry reads the key, finds the
+// seen entry in front and gives up its claim. The first fact is not certain, because an entry with an earlier position
+// may have committed since seenEntries was filled.
+//
+// An entry stays seen until it ends, but only within one epoch. A requeue starts another epoch.
 type seenEntries struct {
 	mu   sync.Mutex // guards the fields below
 	keys map[orderingKey]*seenKey
@@ -28,11 +33,11 @@ type seenKey struct {
 	order  []processlog.ID          // the first ones may have ended
 }
 
-// maxSeen is the maximum number of seen entries. They take about ten megabytes of memory.
+// maxSeen is the maximum number of seen entries. The memory for this number of entries is about ten megabytes.
 const maxSeen = 100_000
 
-// add remembers the members of a key. If the total number of entries would exceed maxSeen, add first forgets all other
-// keys.
+// add remembers the entries of one key. The parameter members lists these entries in their order. If the number of
+// entries of all keys would exceed maxSeen, add first forgets all other keys.
 func (s *seenEntries) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,10 +29,12 @@ type Pauses struct {
 
 	known atomic.Bool // the pauses were read once
 
-	mu       sync.Mutex // guards the fields below
-	paused   map[string]*atomic.Bool
-	all      []observe.PausedType // of the last successful read, sorted by type
-	firstEnd time.Time            // when the first of these pauses ends, by the clock of this process; zero: none ends by itself
+	mu     sync.Mutex // guards the fields below
+	paused map[string]*atomic.Bool
+	all    []observe.PausedType // of the last successful read, sorted by type
+	// firstEnd is the earliest end of a pause in the field all, by the clock of this process. It is zero if no pause ends
+	// by itself.
+	firstEnd time.Time
 }
 
 // New makes the pauses of an engine. The function read returns all settings.
@@ -53,7 +55,9 @@ func (p *Pauses) Attach(t *engine.Type) {
 			}
 			return engine.Unlimited
 		}
-		a.Paused = paused.Load // a claim may have begun before the pause was read
+		// The engine asks Paused again after a claim, because the claim may have begun before this process read the
+		// pause.
+		a.Paused = paused.Load
 		a.Admit = func(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {
 			if paused.Load() {
 				return nil, attempts
@@ -89,7 +93,9 @@ func (p *Pauses) Look(ctx context.Context) {
 	}
 }
 
-// noteLocked must be called after the answer has arrived, because firstEnd counts from the present time.
+// noteLocked stores the pauses that the database has just returned in the parameter settings, and returns the paused
+// types. It adds the rest of each pause to the present time to compute firstEnd. So call noteLocked only after the
+// answer of the database has arrived.
 func (p *Pauses) noteLocked(settings []processlog.Setting) map[string]bool {
 	paused := make(map[string]bool)
 	p.all, p.firstEnd = nil, time.Time{}
@@ -139,6 +145,7 @@ func (p *Pauses) untilNext() time.Duration {
 	if left := time.Until(p.firstEnd); left > 0 {
 		return min(max(left, leastWait), interval)
 	}
-	// The first pause should have ended, but no read since then has succeeded. So read again after PollInterval.
+	// The time firstEnd has passed, so a pause should have ended. But no read since then has succeeded. So read again
+	// after PollInterval.
 	return min(p.e.PollInterval, interval)
 }

@@ -38,22 +38,25 @@ const maxRest = 4 * time.Minute
 
 // Period is work that is done once for each slot of a schedule.
 type Period struct {
-	// Name is the name of the mark. For a periodic type it is the business type.
+	// Name is the name of the period's mark in the database. The mark is the last slot for which a process took over
+	// the work. For a periodic type, Name is the business type.
 	Name string
 
 	// Schedule returns the first slot after a time, or the zero time if there is none.
 	Schedule func(after time.Time) time.Time
 
-	// CatchUp is the maximum number of missed slots whose work is done, at least 1. The newest slots are chosen.
+	// CatchUp is the maximum number of missed slots that are made up for, at least 1. If more slots were missed, only
+	// the newest CatchUp slots are made up for.
 	CatchUp int
 
-	// Problem is the text in Health when Do fails. It is empty for a periodic type. Any other text means maintenance,
-	// whose skipped slots are not logged.
+	// Problem is the text that Health shows when Do fails. A periodic type has an empty text. A text that is not empty
+	// means that the period is maintenance work of the library. Skipped slots of maintenance are not logged.
 	Problem string
 
-	// Do moves the mark from the parameter from to the last of the slots, and does the work of the slots. The slots are
-	// in ascending order. Do returns false if another process has moved the mark, or is moving the mark. The parameter
-	// lastSlot is the time of the last slot on the clock of this process.
+	// Do moves the period's mark to the last slot of the parameter slots, and does the work of all these slots. The
+	// slots are in ascending order. The parameter from is the mark before the move. The parameter lastSlot is the time
+	// of the last slot on the clock of this process. Do returns false if another process has moved the mark, or is
+	// moving the mark.
 	//
 	// For a periodic type, one transaction moves the mark and does the work. Maintenance first moves the mark, and then
 	// does the work. If this work fails, no process does the work of these slots again.
@@ -193,9 +196,9 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 		if err != nil && ctx.Err() == nil {
 			c.e.Problems.Failed(what, businessType, err)
 		} else if err == nil && (newMark.After(mark) || !p.maintenance()) {
-			// Maintenance moves its mark before it works. If the work fails, the mark has moved already, so the next
-			// round finds no due slot and gets no error. Such a round must not end the problem. A round ends the
-			// problem of maintenance only if the round has moved the mark and its work has succeeded.
+			// Maintenance moves its mark before it works. If the work fails, the next round finds no due slot, because
+			// the mark has moved already. The next round then gets no error, although the work has not succeeded since.
+			// So the problem of maintenance ends only after a round that has moved the mark without an error.
 			c.e.Problems.Passed(what, businessType)
 		}
 		pause = min(pause, untilNext)
@@ -206,9 +209,12 @@ func (c *Calendar) runRound(ctx context.Context, periods []Period) (pause time.D
 	return max(0, pause-time.Since(readAt)), seen
 }
 
-// doSlots does the work of the slots of one period that have passed since its mark. The parameter now is the database's
-// time, which this process read at its own time readAt. The result untilNext is the time until this process must look
-// for slots again. The result newMark is the new mark, or zero if this process does not know the new mark.
+// doSlots does the work of the slots of the period p between its mark and the database's time. The mark is the last
+// slot for which a process took over the work.
+//
+// The parameter now is the database's time. The parameter readAt is the time on the clock of this process at which the
+// database's time was read. The result untilNext is the time until this process must look for slots again. The result
+// newMark is the new mark, or zero if this process does not know the new mark.
 func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time.Time) (untilNext time.Duration, newMark time.Time, err error) {
 	var found dueSlots
 	if problem := usererr.Contain(func() { found, err = p.slotsSince(ctx, mark, now) }); problem != "" {
@@ -226,8 +232,8 @@ func (c *Calendar) doSlots(ctx context.Context, p Period, mark, now, readAt time
 	}
 	last := found.slots[len(found.slots)-1]
 	moved, err := p.Do(ctx, mark, found.slots, readAt.Add(last.Sub(now)))
-	// If err is nil, another process has moved the mark, or is moving the mark in a transaction. That transaction may
-	// roll back, so read the marks again soon.
+	// Read the marks again soon. After an error, this process does not know the present mark. If Do has returned false
+	// without an error, another process has moved the mark, or is moving the mark in a transaction that may roll back.
 	if err != nil || !moved {
 		return min(untilNext, c.e.PollInterval), time.Time{}, err
 	}

@@ -16,23 +16,27 @@ import (
 
 const loneLosses = 2
 
-// lonePause begins when a suspect with two lost leases was skipped because others ran. It is long enough for the
-// skipped suspect to be offered twice.
+// lonePause is how long suspects with one lost lease may not start after a suspect with two lost leases was skipped. A
+// suspect is an entry that may have killed a process. A suspect with two lost leases is skipped while other suspects
+// run. The pause is long enough for the skipped suspect to be offered twice.
 const lonePause = 2 * engine.SkippedRetry
 
-// Quarantine limits the suspects of one process. A suspect keeps its place until its outcome is durable. While a
-// suspect with two lost leases runs, no other suspect of any type runs.
+// Quarantine limits how many suspects run at once in one process. A suspect is an entry that has lost a lease, so it
+// may have killed a process. Each suspect takes one of a limited number of places before it starts. The suspect keeps
+// its place until its outcome is durable. While a suspect with two lost leases runs, no other suspect of any type runs.
 type Quarantine struct {
 	e *engine.Engine
 
 	mu              sync.Mutex      // guards the fields below
-	places          map[suspect]int // lost leases of each suspect that holds a place
+	places          map[suspect]int // number of lost leases of each entry that runs as a suspect
 	byType          map[*engine.Type]*typePlaces
-	shared          int       // suspects with one lost lease that hold a place
+	shared          int       // number of entries with one lost lease that run as suspects
 	sharedSince     time.Time // when the field shared last rose from 0 to 1
-	loneSuspectRuns bool      // a suspect with two lost leases runs
-	loneSince       time.Time // when the suspect with two lost leases was accepted
-	noEntryUntil    time.Time // until then no suspect with one lost lease may start, because a suspect with two was skipped
+	loneSuspectRuns bool      // an entry with two lost leases runs, so no other entry that has lost a lease may start
+	loneSince       time.Time // when the entry with two lost leases was accepted
+	// Until the time noEntryUntil, no entry with one lost lease starts. Then a skipped entry with two lost leases can
+	// start.
+	noEntryUntil time.Time
 }
 
 type suspect struct {
@@ -45,7 +49,8 @@ func New(e *engine.Engine) *Quarantine {
 	return &Quarantine{e: e, places: make(map[suspect]int), byType: make(map[*engine.Type]*typePlaces)}
 }
 
-// Attach makes the quarantine decide which suspects of a type may start.
+// Attach makes the quarantine decide which suspects of a type may start. A suspect is an entry that has lost a lease,
+// so it may have killed the process that ran it.
 func (q *Quarantine) Attach(t *engine.Type) {
 	t.AttachAdmission(func(a *engine.Admission) {
 		a.Accept = func(row *processlog.Row, lostLeases int) bool {
@@ -68,7 +73,8 @@ func (q *Quarantine) accept(t *engine.Type, s suspect, lostLeases int) bool {
 	return true
 }
 
-// Hold returns why suspects with the given number of lost leases may not start now, or nil if they may.
+// Hold returns the reason why an entry that has lost the given number of leases may not start now. The result is nil if
+// the entry may start. An entry that has lost no lease may always start.
 func (q *Quarantine) Hold(t *engine.Type, lostLeases int) *processlog.ClaimHold {
 	if lostLeases < engine.SuspectAfter {
 		return nil
@@ -112,8 +118,9 @@ func (q *Quarantine) enterLocked(t *engine.Type, lostLeases int) bool {
 	case q.loneSuspectRuns:
 		return false
 	case lostLeases >= loneLosses && q.shared > 0:
-		// From now on, no suspect with one lost lease starts for the time lonePause. Without this pause, suspects with
-		// one lost lease could follow each other without a gap. A suspect with two lost leases would then never start.
+		// An entry with two lost leases runs only while no other entry that has lost a lease runs. Entries with one
+		// lost lease could follow each other without a gap, and the entry with two lost leases would never start. So no
+		// entry with one lost lease starts for the next lonePause.
 		q.noEntryUntil = time.Now().Add(lonePause)
 		return false
 	case lostLeases >= loneLosses:
@@ -145,20 +152,21 @@ func (q *Quarantine) placesOf(t *engine.Type) *typePlaces {
 	return q.byType[t]
 }
 
-// typePlaces counts the places of one type for suspects with one lost lease. At first the number of places is the
-// square root of the number of entries that can run at once. A type without a batch handler keeps this number. A type
-// with a batch handler gets more places: when n suspects have ended and there are n places, the number of places
-// becomes 3·n. The maximum is the number of entries that can run at once.
+// typePlaces counts the places of one type. An entry with one lost lease is a suspect, because it may have killed a
+// process. Each suspect takes a place while it runs. At first the number of places is the square root of the number of
+// entries that can run at once. A type without a batch handler keeps this number. A type with a batch handler gets more
+// places: when n suspects have ended and there are n places, the number of places becomes 3·n. The maximum is the
+// number of entries that can run at once.
 type typePlaces struct {
-	taken int // places that suspects hold now
+	taken int // number of places that are in use
 	limit int // number of places
 	// skipping is true from the moment at which all places are taken, until half of them are free. While skipping is
 	// true, no suspect starts. Otherwise each freed place would start a call with a single entry. Only types with a
 	// batch handler use skipping.
 	skipping   bool
-	fullSince  time.Time // when the last place was taken
-	endedCount int       // number of suspects that have ended since the field limit last rose
-	releasedAt time.Time // when a place was last given back
+	fullSince  time.Time // when the number of places in use last rose to the limit
+	endedCount int       // number of entries that have ended since the number of places last rose
+	releasedAt time.Time // when an entry last gave its place back
 }
 
 const (

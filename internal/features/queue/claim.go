@@ -24,8 +24,9 @@ func (q *Queue) claimDue(t *engine.Type, calls int, backlog bool) engine.ClaimRe
 		return q.claimFromStore(t, calls)
 	}
 	result := q.claimLeased(t, leased, calls, n)
-	// If the claim of the queue's entries got an error, do not claim from the database again, because this claim would
-	// fail, too.
+	// The queue may lack due entries in two cases: the field Lost says so, or the parameter backlog is true. Then also
+	// claim from the database. Do not claim from the database if claimLeased got an error, because this claim would
+	// fail, too. Do not claim either if all slots are taken.
 	if (backlog || leased.Lost) && result.Err == nil && !result.Full {
 		return q.alsoFromStore(t, calls, result)
 	}
@@ -140,8 +141,9 @@ func (q *Queue) settleUnclaimed(t *engine.Type, leased processlog.Leased, found 
 }
 
 func (q *Queue) alsoFromStore(t *engine.Type, calls int, result engine.ClaimResult) engine.ClaimResult {
-	// The queue has reported when the next entry is due, so schedule a claim for that time. The caller of alsoFromStore
-	// gets only the result of the claim from the database. That result does not say when later entries are due.
+	// Schedule a claim for the time at which the queue's next entry is due. This must happen here, because the result
+	// of alsoFromStore is only the result of the claim from the database. That result does not contain the time from
+	// the queue.
 	q.e.Expect(t.Name, result.NextDueIn)
 	// claimLeased has released the slots that it did not need.
 	held := t.Slots().Take(t.SlotsToSearch(calls))

@@ -25,8 +25,8 @@ type health struct {
 	downSince time.Time // zero: never
 	err       error
 	hasGaps   bool // some entries were not enqueued
-	// warned is true if the logger has got the warning that the queue is down. The message that the queue answers again
-	// then has the level Info. Otherwise it has the level Debug.
+	// warned is true if a warning about the present outage of the queue was logged. The end of such an outage is logged
+	// with the level Info. If no warning was logged, the end of the outage is logged with the level Debug.
 	warned   bool
 	loggedAt time.Time // zero: never
 }

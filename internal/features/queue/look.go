@@ -56,8 +56,10 @@ func (q *Queue) lookOnce(ctx context.Context) {
 	}
 	q.noteRoom(names, lostTypes)
 	for i, wait := range waits {
-		// Postpone moves the claim to a later time, and Expect to an earlier one. Postpone does nothing if the type
-		// was notified after the call of Notifications above.
+		// The queue has answered that the next entry is due after the duration wait. If the claim of the type is
+		// planned earlier, Postpone delays the claim. If the claim is planned later, Expect moves the claim forward.
+		// Postpone does nothing if a notification has arrived since the queue was asked, because the answer is then
+		// outdated. The number notified[i] shows this.
 		q.e.Postpone(names[i], notified[i], wait)
 		q.e.Expect(names[i], wait)
 	}

@@ -113,9 +113,9 @@ func (q *Queue) scope() engine.Scope {
 	return engine.ScopeAll
 }
 
-// accepts reports whether the queue takes an entry of a business type. The parameter in is the time until the entry is
-// due. The queue does not take an entry that is due later than Config.Horizon plus one ReconcileInterval. If the queue
-// knows only the entries of this process, it takes only entries of types that run in this process.
+// accepts reports whether the queue takes an entry of a business type. The second parameter is the time until the entry
+// is due. The queue does not take an entry that is due later than Config.Horizon plus one ReconcileInterval. If the
+// queue knows only the entries of this process, it takes only entries of types that run in this process.
 func (q *Queue) accepts(businessType string, in time.Duration) bool {
 	if in > q.Horizon+q.e.ReconcileInterval {
 		return false
@@ -185,7 +185,8 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		}
 	}
 	for _, e := range batch {
-		// An earlier claim would find nothing, because the queue did not have the entry yet.
+		// Schedule the claim only now, after Enqueue. A claim before Enqueue would find nothing, because the queue did
+		// not have the entry yet.
 		q.e.Expect(e.BusinessType, e.In)
 	}
 	// If this process's scanner can begin a claim, the other processes need not wake.
@@ -194,7 +195,9 @@ func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, m
 		return t != nil && q.e.CanClaim(t)
 	})
 	if len(typesToNotify) > 0 && !q.local {
-		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, typesToNotify)) // This is only a hint.
+		// The notification is only a hint: other processes also ask the queue by themselves. So its error does not make
+		// the call fail.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, typesToNotify))
 	}
 	return err
 }
@@ -249,8 +252,9 @@ func (q *Queue) noteRoom(businessTypes, lackingTypes []string) {
 	}
 }
 
-// noteLoss schedules claims from the database, which alone knows when the missing entries are due. It makes Look ask
-// the queue again within lookAfterLoss. See promise G10.
+// noteLoss handles business types of which the queue has lost entries. Only the database knows when the lost entries
+// are due, so noteLoss schedules claims from the database. It also sends lossSignal. On this signal, the method Look
+// asks the queue again within lookAfterLoss. Promise G10 explains why the queue may lose entries.
 func (q *Queue) noteLoss(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
@@ -286,7 +290,8 @@ func (q *Queue) flushSettled(batch []settledEntry) {
 		}
 		for _, item := range items {
 			if !item.Remove {
-				// An earlier claim would find nothing, because the queue did not know the new due time yet.
+				// Schedule the claim only now, after Settle. A claim before Settle would find nothing, because the
+				// queue did not know the new due time yet.
 				q.e.Expect(name, item.In)
 			}
 		}

@@ -18,7 +18,8 @@ const (
 	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it.
 	rebuildPeriod = 10 * time.Second
 
-	// rebuildPause is the pause before each rebuild, so that one rebuild restores several losses.
+	// rebuildPause is the pause before each rebuild. Several losses may be found during the pause, and one rebuild then
+	// repairs all of them.
 	rebuildPause = 200 * time.Millisecond
 )
 
@@ -65,8 +66,9 @@ func (l *losses) takeAll() []string {
 	return types
 }
 
-// rebuilding ends when all entries of its types are enqueued. Until then the other processes ask the database too, and
-// take over if this process dies.
+// rebuilding describes a rebuild of the queue that this process has begun. The rebuild enqueues all entries of the
+// listed types. Until the rebuild ends, the other processes claim entries of these types from the queue and also from
+// the database. If this process dies, another process begins a new rebuild.
 type rebuilding struct {
 	token processlog.Token
 	types []string
@@ -124,7 +126,7 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	}
 	heads, err := q.e.ReadHeads(ctx)
 	if err != nil {
-		return false // Other processes take over after rebuildPeriod.
+		return false // Another process can begin a new rebuild of these types after rebuildPeriod.
 	}
 	heads.List = slices.DeleteFunc(heads.List, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event observe.ReconciledEvent
@@ -134,8 +136,9 @@ func (q *Queue) rebuildLost(ctx context.Context) bool {
 	return len(event.RebuiltTypes) > 0
 }
 
-// beginAndNotify checks first that the queue still belongs to this database. The notified processes ask the database
-// too from then on.
+// beginAndNotify begins a rebuild of the types of which the queue has lost entries. First it checks that the queue
+// still belongs to this database. Then it notifies the processes that run these types. A notified process claims from
+// the queue and learns that entries are lost. So until the rebuild ends, it also claims from the database.
 func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuilding {
 	if !q.health.usable() {
 		return rebuilding{}
@@ -148,7 +151,9 @@ func (q *Queue) beginAndNotify(ctx context.Context, lostTypes []string) rebuildi
 	}
 	b := q.beginRebuild(ctx, lostTypes)
 	if len(b.types) > 0 {
-		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, b.types)) // This is only a hint.
+		// The notification is only a hint: other processes also ask the queue by themselves. So the rebuild goes on
+		// after an error.
+		q.e.NoteResult(problemNotify, q.Queue.Notify(ctx, b.types))
 	}
 	return b
 }

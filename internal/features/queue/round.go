@@ -61,9 +61,10 @@ func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *
 	isLeader := r.probe(ctx)
 	rebuild := isLeader && r.rebuild && !q.local
 	var b rebuilding
-	// Begin the rebuild before the round reads entries. Each type that is rebuilt then has a mark in the queue. If the
-	// queue loses the entries of the type later, it also loses the mark. Because the mark is missing, the end of the
-	// rebuild does not report the type as complete. See promise G10.
+	// Begin the rebuild before the round reads entries, because the queue may lose entries during the round. The begin
+	// of the rebuild puts a mark for each type into the queue. If the queue later loses the entries of a type, it also
+	// loses the mark of the type. At the end of the rebuild, a type without its mark is not reported as complete. See
+	// promise G10.
 	if rebuild {
 		b = q.beginRebuild(ctx, q.e.TypeNames())
 	}
@@ -77,7 +78,8 @@ func (q *Queue) round(ctx context.Context) func(context.Context, engine.Heads, *
 
 func (r *rounds) finish(ctx context.Context, isLeader, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
 	event.Rebuilt = isLeader && r.rebuild
-	// A process that does not lead also enqueues if the queue may lack entries of which only that process knows.
+	// The leader always enqueues. Another process enqueues only if the queue works, and if the queue may lack entries
+	// of which only that process knows. In all other cases, this process has nothing to enqueue.
 	if !isLeader && (!r.lacksOwnEntries || !r.q.health.usable()) {
 		return
 	}
@@ -100,8 +102,10 @@ func (r *rounds) probe(ctx context.Context) (isLeader bool) {
 	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
 	failpoint.Reach(failpoint.OwnerChecked)
 	if err == nil {
-		// The lease of a leader that has died lasts two intervals at most. The next leader enqueues up to one interval
-		// later. nearWindow is four intervals, so the next leader still enqueues every entry in time.
+		// No entry comes due before the queue has it, even if the leader dies after a round. The lease of the dead
+		// leader ends at most two intervals later. The next leader then needs at most one more interval until its first
+		// round. These are three intervals, and each round enqueues the entries of the next four intervals. See
+		// nearWindow.
 		isLeader, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval)
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
@@ -150,7 +154,8 @@ func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, readAt t
 	if q.e.Ordered(head.BusinessType) {
 		return enqueued, complete
 	}
-	// head.DueIn was computed at readAt.
+	// Return if the earliest entry is not overdue by OverdueAfter yet. The field DueIn is the time until this entry was
+	// due at the time readAt, so compare it with the time since readAt.
 	if !complete || head.DueIn > time.Since(readAt)+time.Millisecond-q.e.OverdueAfter() {
 		return enqueued, complete
 	}

@@ -24,8 +24,12 @@ func (s *Starter) reportUnfound(unfound []engine.InsertedEntry) {
 	s.ReportMissing(entries)
 }
 
-// ReportMissing first reads the idempotency keys. An entry whose key exists is not missing: the first read used an
-// old snapshot, or another transaction has recorded the key after a rollback.
+// ReportMissing reports recorded entries that an earlier read by id did not find. It searches for each entry by its
+// idempotency key in a new transaction. If the key exists, the entry is not reported. The key can exist for two
+// reasons:
+//
+//   - The earlier read used an old snapshot of the database.
+//   - The entry was rolled back, and another transaction has recorded the key since.
 func (s *Starter) ReportMissing(unfound []engine.RecordedEntry) {
 	if len(unfound) == 0 {
 		return

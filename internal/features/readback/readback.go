@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitBound is the maximum number of entries that wait in memory for a read of their ids. The reconciler finds further
-// entries.
+// waitBound is the maximum number of recorded entries that wait in memory until this process reads their ids. If more
+// entries are recorded, the reconciler finds them in the database later.
 const waitBound = 100_000
 
 // Starter handles entries after their commit.
@@ -41,7 +41,7 @@ type claimRequest struct {
 	hasSlot bool
 }
 
-// Attach makes an engine start the entries that it records.
+// Attach makes an engine start the entries that this process records.
 func Attach(e *engine.Engine) *Starter {
 	s := &Starter{e: e}
 	// idReads needs a bound, because its entries may hold no slot. The other two batchers need no bound, because the
@@ -83,8 +83,8 @@ func (s *Starter) reserve(drafts []processlog.Draft) (reservations []engine.Rese
 	return reservations
 }
 
-// start starts the recorded entries in fresh, and returns the entries that it has not started. The result uses the
-// memory of fresh.
+// start starts the recorded entries in the parameter fresh. It returns the entries that it has not started. The result
+// overwrites the slice that the caller has passed as fresh.
 func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.InsertedEntry) {
 	toEnqueue = fresh[:0]
 	var toVerify []engine.InsertedEntry
@@ -99,8 +99,11 @@ func (s *Starter) start(fresh []engine.InsertedEntry) (toEnqueue []engine.Insert
 			s.findID(f)
 		case f.Reservation != nil:
 			toVerify = append(toVerify, f)
-		// Claim the entry at once if its call need not wait for further entries, and if the database can store outcomes
-		// now. This is so if few outcomes wait to be stored, and the database refuses none.
+		// Claim the entry at once if two conditions hold:
+		//
+		//   - The handler call for this entry need not wait for further entries.
+		//   - The database can store outcomes now. Only a few outcomes wait to be stored, and the database refuses
+		//     none.
 		case t.Linger() == 0 && !s.e.OutcomesBacklogged() && !s.e.OutcomesRefused(t):
 			if seated, slot := calls.takeSeat(t); seated {
 				toClaim = append(toClaim, claimRequest{f, slot})
@@ -252,7 +255,7 @@ func (s *Starter) verifyFresh(batch []engine.InsertedEntry) {
 	s.reportUnfound(unfound)
 }
 
-// startRows runs claimed rows whose slots are taken already.
+// startRows runs claimed rows. The caller has already taken slots for these rows.
 func (s *Starter) startRows(rows []processlog.Row, sentAt time.Time) {
 	for name, group := range grouped.Each(rows, func(row processlog.Row) string { return row.BusinessType }) {
 		t, callSize := s.e.TypeNamed(name), len(group)
