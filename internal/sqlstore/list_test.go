@@ -745,7 +745,7 @@ func TestFilterThatWouldReadTheTableIsRefused(t *testing.T) {
 	dead := []processlog.State{processlog.Dead}
 	for _, f := range []processlog.Filter{
 		{LastError: "x"}, {UserID: "u"}, {EndedBy: processlog.EndedByCrash}, {LastError: "x", States: dead}, {LastError: "x", BusinessTypes: []string{"t"}},
-		{Leased: true}, {Leased: true, BusinessType: "t", States: dead}, {LeasedBy: processlog.NewInstanceID(), BusinessType: "t"},
+		{Leased: true, States: dead}, {Leased: true, BusinessType: "t", States: dead}, {LeasedBy: processlog.NewInstanceID(), BusinessType: "t"},
 		{Prefix: true}, {Prefix: true, BusinessType: "t"}, {EndedFrom: unixMilli(1), States: []processlog.State{processlog.Pending}}, {DueTo: unixMilli(1), States: dead}, {EndedTo: unixMilli(1), DueTo: unixMilli(2)},
 		{EndedBy: "nobody", BusinessType: "t", States: dead}, {LastError: "\xff", BusinessType: "t", States: dead}, {MaxRead: -1}, {MaxRead: 100_001},
 	} {
