@@ -33,7 +33,8 @@ func init() {
 	})
 }
 
-// endsPrefix cannot begin a business type, which has no control characters.
+// endsPrefix is the beginning of every message about ended entries. The other messages are business types. A business
+// type has no control characters, so no business type begins with endsPrefix.
 const endsPrefix = "\x00ended "
 
 func endsMessage(ids []processlog.ID) string {

@@ -1,4 +1,5 @@
-// Package grants checks in tests that limits hold. Triggers record each grant of starts in the database.
+// Package grants checks in tests that rate limits hold. A grant allows a process to start a number of entries. Triggers
+// record each grant in the table grants.
 package grants
 
 import (
@@ -12,12 +13,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schema holds the statements that create the table grants and its triggers. A process can return starts that a grant
-// gave but no entry used. The row of a return has a negative number of starts. The library accepts only starts of the
-// latest grant of a key, so the row of a return has the time of that grant.
+// Schema holds the statements that create the table grants and its triggers. A grant allows a process a number of
+// starts of entries. A process can give back starts that no entry has used. The triggers record this as a row with a
+// negative number of starts. The library accepts only starts of the latest grant of a key. So this row gets the time of
+// the latest grant.
 //
 // A test may add a trigger that sets @claim_token to the token of each new lease. A claim writes its leases before it
 // takes starts. So the column claim_token names the claim that took the starts.
+//
+// A person may change the interval of a limit while the stored time of a key is in the future. Then the next grant adds
+// one more than the granted number to the column starts of the library's table. With this higher number, ReturnStarts
+// refuses starts from before the change. The trigger grants_next subtracts the additional 1.
 var Schema = []string{
 	"CREATE TABLE grants (seq BIGINT AUTO_INCREMENT PRIMARY KEY, limit_name VARCHAR(64) NOT NULL, limit_key VARBINARY(64) NOT NULL, at BIGINT NOT NULL," +
 		" starts BIGINT NOT NULL, start_interval BIGINT NOT NULL, burst INT NOT NULL, claim_token VARBINARY(16)) ENGINE=InnoDB",
@@ -82,12 +88,8 @@ type period struct {
 }
 
 // checkWindows checks the grants of each key. If the values of the limit change, checkWindows checks the grants before
-// and after the change separately. The parameter all need not be in the order of the times, because the statement of a
-// grant may have waited for the lock of its row.
-//
-// A person may change the interval while the stored time of a key is in the future. The next grant then raises the
-// column named starts by the number of granted starts plus 1. The higher number makes ReturnStarts refuse starts from
-// before the change. The trigger grants_next subtracts the extra 1.
+// and after the change separately. The caller need not sort the grants by time. They can be out of order, because the
+// statement of a grant may wait for the lock of its row.
 func checkWindows(all []grant) (Found, error) {
 	found := Found{Starts: make(map[string]int)}
 	var periods []*period

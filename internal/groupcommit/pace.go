@@ -9,7 +9,7 @@ import "time"
 // than Most and not shorter than Least. If the pause has passed already, the next operation starts at once. The owner's
 // mutex guards a Pace.
 type Pace struct {
-	Most      time.Duration // longest pause; if it is 0, the pause is Least
+	Most      time.Duration // longest pause; 0 means that every pause has the length in the field Least
 	Least     time.Duration // shortest pause; 0 means that there is no shortest pause
 	startedAt time.Time
 	took      time.Duration

@@ -9,7 +9,7 @@ const (
 	// The same statement fails with the same error each time.
 	Statement Blame = iota
 
-	// Doubtful errors come from the server's condition, or from the statement.
+	// Doubtful errors do not show whether the server or the statement is at fault. Both are possible.
 	Doubtful
 
 	// Server errors mean that the server serves no client, or accepts no writes. No statement can avoid them.
@@ -225,7 +225,8 @@ func Blames(err error) Blame {
 	case preventsWrites(serverErr):
 		return Server
 	case serverErr.Number == tableFull && (strings.Contains(serverErr.Message, "#sql") || strings.Contains(serverErr.Message, "'(temporary)'")):
-		return Doubtful // The full table is a temporary table of the statement itself.
+		// The table without room is a temporary table of the statement, so the statement may be at fault.
+		return Doubtful
 	case blame == Doubtful && serverErr.Number <= lastOfFiles && outOfSystem(serverErr.Message):
 		return Server
 	}
@@ -241,8 +242,8 @@ const (
 	lastOfFiles = 1199
 )
 
-// outOfSystem reports whether the text of an error names ENOSPC, ENFILE, EMFILE or EDQUOT. The operating system then
-// has refused the server space on the disk or another open file.
+// outOfSystem reports whether the text of an error names ENOSPC, ENFILE, EMFILE or EDQUOT. With these errors, the
+// operating system says that the server gets no more disk space, or can open no more files.
 func outOfSystem(text string) bool {
 	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
 		if strings.Contains(text, cause) {

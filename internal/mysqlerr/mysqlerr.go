@@ -26,7 +26,7 @@ const (
 	Characteristics    = 1568 // SET TRANSACTION while a transaction is in progress
 	RecordChanged      = 1020 // MariaDB: the row changed since this transaction's snapshot
 	DuringCommit       = 1180
-	BeforeCommit       = 3100 // Group Replication, in the commit hook
+	BeforeCommit       = 3100 // a replication plugin, such as Group Replication, stopped the commit in its hook
 	RolledBackOnCommit = 3101
 	NoWait             = 3572
 	ResolveLock        = 9004 // TiDB: a lock held by an open transaction

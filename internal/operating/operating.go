@@ -14,8 +14,8 @@ type Log interface {
 	// Store returns the store of the log.
 	Store() processlog.Store
 
-	// Operations returns the part of the store for operations, or nil if Config.Operations is not set. Without it
-	// ChangeAll, Amounts and Scrub must not be called.
+	// Operations returns the store's methods for operations, or nil if Config.Operations is not set. If the result is
+	// nil, do not call ChangeAll, Amounts or Scrub.
 	Operations() processlog.Operations
 
 	// KeepsAttempts reports whether failed attempts are kept.
@@ -85,14 +85,14 @@ type Log interface {
 // Schedule computes the slots of a periodic type.
 type Schedule struct {
 	Name string
-	Next func(after time.Time) (time.Time, error) // zero if there is none
+	Next func(after time.Time) (time.Time, error) // first slot after a time; the zero time: no further slot
 }
 
-// Of returns the Log of a *compensator.Compensator. The root package sets it.
+// Of returns the Log of a *compensator.Compensator. The root package sets this variable.
 var Of func(of any) Log
 
-// ServerDown reports whether an error of a statement on any database says that the server serves no requests or no
-// writes. The root package sets it.
+// ServerDown reports whether the server serves no requests or no writes, according to an error. The error may come from
+// a statement on any database. The root package sets this variable.
 var ServerDown func(err error) bool
 
 // Local is what one process knows about an entry and its type.
@@ -116,9 +116,9 @@ type Local struct {
 
 	Known      bool
 	Limit      string // if Known: name of the type's limit; empty: none
-	LimitHolds bool   // whether the limit holds for the entry
+	LimitHolds bool   // whether the limit applies to the entry
 	LimitKey   string
-	KeyUnknown error // why this process cannot tell LimitHolds and LimitKey
+	KeyUnknown error // why this process could not compute LimitHolds and LimitKey; nil: it could
 
 	Serial   bool
 	PassDead bool // whether later entries of an ordering key may run after a dead entry of the key

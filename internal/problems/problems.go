@@ -36,9 +36,8 @@ type problem struct {
 	endsAt time.Time
 }
 
-// New returns an empty List. The parameter number is a function that returns the server's error number of an error, or
-// 0. The parameter closed is a function that returns whether the Compensator is closed. List.Failed then records
-// nothing.
+// New returns an empty List. The function number returns the number that the server gave to an error, or 0 if there is
+// none. The function closed returns true after the Compensator was closed. From then on, List.Failed records nothing.
 func New(log *slog.Logger, number func(error) uint16, closed func() bool) *List {
 	return &List{log: log, number: number, closed: closed, open: make(map[key]*problem), lastLogged: make(map[cause]time.Time)}
 }

@@ -122,7 +122,9 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 	for _, id := range s.IDs {
 		delete(r.handedOut, id)
 	}
-	// One statement skips at most MaxRows entries that cannot run here.
+	// The limit is the maximum of the field unrunnable. Usually the limit is MaxRows, because one statement skips at
+	// most MaxRows entries that cannot run here. If the claim has found refused or limited entries, the limit is
+	// higher, because the process passes over such entries without a statement.
 	limit := processlog.MaxRows
 	if len(found.Refused)+found.LimitedLater() > 0 {
 		limit = maxRefusedUnrunnable
@@ -135,8 +137,9 @@ func (r *List) ClaimEnded(s Share, found processlog.Claimed, err error) {
 	r.claimsPerRead = min(2*r.claimsPerRead, maxClaimsPerRead)
 }
 
-// countUnrunnable returns how many further entries the next read asks for, because a claim has found entries that it
-// could not run. Otherwise a claim for a single free slot would meet the same locked row again and again.
+// countUnrunnable returns by how many entries the next read must be larger. It counts the entries that a claim has
+// found and could not run. If the claim could run no entry at all, the result is twice this number. Without the larger
+// read, a claim for a single free slot would find only the same locked row again and again.
 func countUnrunnable(found processlog.Claimed) int {
 	n := len(found.Skipped) + len(found.Refused) + found.LimitedLater()
 	for _, w := range found.Waiting {

@@ -87,7 +87,9 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	return cluster
 }
 
-// poolWithin leaves room for the subscription. MaxActiveConns of go-redis would fail a command at the limit.
+// poolWithin returns the size of the connection pool. One connection below the user's limit stays free for the
+// subscription. The pool size takes the place of MaxActiveConns. With MaxActiveConns, go-redis would fail a command at
+// the limit, and with the pool size, the command waits for a connection.
 func poolWithin(size, limit int) int {
 	if limit > 0 && (size <= 0 || size > limit-1) {
 		return limit - 1
@@ -113,8 +115,9 @@ func withTimeout(userTimeout time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce hides a connection failure, after which a cluster client would send a single command again. Pipelines are still
-// sent again, because the client decides before it calls hooks.
+// sendOnce hides connection failures from a cluster client. After a connection failure that it can see, a cluster
+// client would send a single command again. Pipelines are still sent again, because the client decides this before it
+// calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }

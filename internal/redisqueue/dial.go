@@ -12,7 +12,8 @@ import (
 
 type redisDialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialWithin limits a dialer, because the user's may have a longer timeout.
+// dialWithin returns a dialer that gives up after a timeout. The given dialer may come from the user and have a longer
+// timeout of its own.
 func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -26,19 +27,20 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 var unfit = [][]byte{
 	[]byte("-READONLY "),   // from a replica
 	[]byte("-MASTERDOWN "), // from a replica that has lost its primary
-	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas, perhaps to another primary
+	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas; another server may be their primary now
 }
 
 // era is the number of the current generation of connections. Connections of an earlier era are stale.
 type era struct{ current atomic.Int64 }
 
-// watch returns a dialer whose connections begin a new era when they read a reply in the list unfit. All connections of
-// the earlier era are then stale, and go-redis closes them. Without watch, go-redis would close only the connection
-// that received the reply, and only for READONLY.
+// watch returns a dialer whose connections look for replies that the variable unfit lists. When a connection reads such
+// a reply, a new era begins. All connections of the earlier era are then stale, and go-redis closes them. Without
+// watch, go-redis would close only the connection that received the reply, and only for READONLY.
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		// Load the era before the dial. If a new era begins during the dial, the new connection may lead to the old
-		// server and must be stale.
+		// An era is a generation of connections. Load its number before the dial. If a new era begins during the dial,
+		// the new connection may lead to a server that is no longer the primary. With the earlier number, this
+		// connection is stale, and go-redis closes it.
 		connectedAt := e.current.Load()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

@@ -52,10 +52,10 @@ func (k redisKeys) dueKey(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// wholeMark returns the member which says that no enqueued entry has been lost.
+// wholeMark returns the member of a type's zset which says that no enqueued entry has been lost.
 func wholeMark(dueKey string) string { return "whole " + dueKey }
 
-// rebuildMark returns the member that names the process which rebuilds the type.
+// rebuildMark returns the member of a type's zset which names the process that rebuilds the type.
 func rebuildMark(token, dueKey string) string { return "rebuild " + token + " " + dueKey }
 
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }

@@ -47,7 +47,7 @@ import (
 type Queue struct {
 	client   redis.UniversalClient // separate from the user's client
 	keys     redisKeys
-	instance string // random name of this process for Lead
+	instance string // random name that the method Lead stores in Redis while this process leads
 
 	knownVersion atomic.Bool // whether Check has read the version of the server
 }
@@ -165,7 +165,8 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	replies, err := q.run(ctx, calls)
 	leftOut := &processlog.LeftOutError{}
 	for i, reply := range replies {
-		// The nil reply of a failed call does not say whether the type is lost.
+		// If the call has failed, the reply is nil and the variable answer becomes 0. Nothing is then reported about
+		// the type, because a failed call does not say whether the type is lost.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lostTypes = addIf(answer&2 != 0, lostTypes, types[i])

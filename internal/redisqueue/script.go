@@ -53,7 +53,8 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error)
 			unknown, unloaded = append(unknown, i), append(unloaded, calls[i])
 		}
 	}
-	// The script has not run, so nothing is repeated.
+	// Send the sources of the scripts whose hash the server did not know. The server has not run these scripts, so no
+	// script runs twice.
 	for i, cmd := range q.sendAll(ctx, unloaded, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}

@@ -44,7 +44,8 @@ type List struct {
 	stopBegan time.Time
 }
 
-// New returns an empty List that reports to p and to log. It logs nothing once closed returns true.
+// New returns an empty List that reports to p and to log. The function closed returns true after the Compensator was
+// closed. From then on, the List logs nothing.
 func New(p *problems.List, log *slog.Logger, closed func() bool) *List {
 	return &List{problems: p, log: log, closed: closed, answered: make(chan struct{}, 1), endPause: make(chan struct{}, 1), entries: make(map[change]map[processlog.ID]*refusedEntry)}
 }
@@ -153,7 +154,8 @@ func (r *List) ForgetOld() {
 	r.mu.Lock()
 	for key, entries := range r.entries {
 		if key.what == Outcome {
-			continue // this process holds these outcomes and tries until they are stored
+			// Do not forget refused outcomes. This process holds each refused outcome and tries until it is stored.
+			continue
 		}
 		maps.DeleteFunc(entries, func(_ processlog.ID, e *refusedEntry) bool { return time.Since(e.pausedUntil) > forgetAfter })
 		if len(entries) == 0 {
@@ -168,8 +170,9 @@ func (r *List) ForgetOld() {
 	}
 }
 
-// Accepted removes entries whose change the database has accepted, or whose change is no longer needed. If no entry is
-// left, Accepted ends the problem.
+// Accepted removes entries from the list of a refused change. The database has accepted the change of these entries, or
+// the change is no longer needed. If no refused entry of the type is left for this change, Accepted also removes the
+// problem from Health.
 func (r *List) Accepted(what, businessType string, ids ...processlog.ID) {
 	if !r.anyRefused.Load() {
 		return
@@ -262,8 +265,8 @@ func (r *List) Outcomes(businessType string) int {
 	return len(r.entries[change{Outcome, businessType}])
 }
 
-// OutcomesFor returns for how long at least n outcomes of a type have been refused. It returns 0 if fewer than n are
-// refused.
+// OutcomesFor returns the age of the n-th oldest refusal among the outcomes that the database refuses for a type. So n
+// outcomes were refused during the whole of this time. OutcomesFor returns 0 if fewer than n outcomes are refused.
 func (r *List) OutcomesFor(businessType string, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,7 +306,8 @@ func (r *List) AwaitRetry(ctx context.Context, refusals int, atOnce bool) bool {
 	case <-r.endPause:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil // select takes any ready case
+	// Another case may be ready together with ctx.Done, and select then takes either of them. So ask ctx here.
+	return ctx.Err() == nil
 }
 
 // RetryOutcomes asks for a further try of each refused outcome and waits up to timeout for the answers. The answer to a

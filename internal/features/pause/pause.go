@@ -55,7 +55,7 @@ func (p *Pauses) Attach(t *engine.Type) {
 			}
 			return engine.Unlimited
 		}
-		// The engine asks Paused again after a claim, because the claim may have begun before this process read the
+		// The engine also asks Paused during a claim, because the claim may have begun before this process read the
 		// pause.
 		a.Paused = paused.Load
 		a.Admit = func(attempts []*engine.Attempt) (admitted, skipped []*engine.Attempt) {

@@ -27,11 +27,12 @@ type Detector struct {
 
 	reportMissing func(entries []engine.RecordedEntry)
 
-	// recorded holds recorded entries that no check has read yet. Until then, the detector does not know whether the
-	// entries were committed.
+	// recorded holds recorded entries that no check has read yet. Before a check has read an entry, the detector does
+	// not know whether the entry was committed.
 	recorded chan engine.RecordedEntry
-	// checks is the batcher of checks in the background. The check also reads the versions that were added here. The
-	// zero version names no entry. It only requests a check, if one is due or another server may answer.
+	// checks is the batcher of checks in the background. Each added version requests a check that also reads this
+	// version. The zero version names no entry. If only zero versions were added, the check is made in two cases:
+	// ReconcileInterval has passed since the last check, or another server may answer now.
 	checks          groupcommit.Batcher[version]
 	mustCheck       atomic.Bool  // another server may answer after a failed statement
 	connectionsSeen atomic.Int64 // at the last check
@@ -41,7 +42,7 @@ type Detector struct {
 
 	guard      chan struct{} // holds a value during a check; guards the fields below
 	loggedAt   time.Time
-	toReport   findings                 // unlock reports them
+	toReport   findings                 // of the present check; the method unlock reports these findings
 	acceptedAt map[acceptance]time.Time // when each acceptance was written, by this process's clock
 }
 
@@ -87,11 +88,12 @@ func (d *Detector) sawRead(rows []processlog.Row, sentAt time.Time) {
 	}
 }
 
-// sawRecorded does not block, because the caller has just committed. If the list is full, the oldest entry is dropped:
-// a database that goes back to an earlier state loses its newest entries.
+// sawRecorded keeps recorded entries for the next check. It does not wait, because the caller has just committed. If
+// the list is full, sawRecorded drops the oldest entry. The newer entries are more useful, because a database that goes
+// back to an earlier state loses its newest entries.
 //
-// A process without Run has no rounds of the reconciler, so sawRecorded starts a check in the background if none was
-// made for ReconcileInterval.
+// A process without Run has no rounds of the reconciler. In such a process, sawRecorded starts a check in the
+// background if ReconcileInterval has passed since the last check.
 func (d *Detector) sawRecorded(fresh []engine.InsertedEntry) {
 	for i := max(0, len(fresh)-recordedKept); i < len(fresh); i++ {
 		d.keepRecorded(fresh[i].RecordedEntry)
@@ -118,8 +120,11 @@ func (d *Detector) keepRecorded(r engine.RecordedEntry) {
 	}
 }
 
-// rememberClaimed starts a check in the background if the rows contradict remembered versions, or if the next answer
-// may come from another server.
+// rememberClaimed remembers the versions of claimed rows. There are two cases in which the rows count as unconfirmed,
+// and a check starts in the background:
+//
+//   - The rows contradict remembered versions.
+//   - Another server may have answered, because a connection was opened or a statement failed.
 func (d *Detector) rememberClaimed(rows []processlog.Row, sentAt time.Time) error {
 	contradicted := d.versions.contradictedBy(rows)
 	if len(contradicted) == 0 && !d.serverMayDiffer() {
@@ -169,8 +174,11 @@ func (d *Detector) checkDue() bool {
 	return time.Since(d.startedAt)-time.Duration(d.lastCheck.Load()) >= d.e.ReconcileInterval
 }
 
-// checkInRound makes a check in every round after a loss has stopped this process, because a person may have accepted
-// the loss.
+// checkInRound makes a check in a round of the reconciler if one of these conditions holds:
+//
+//   - A loss has stopped this process. A person may have accepted the loss since the last round.
+//   - Another server may answer now.
+//   - ReconcileInterval has passed since the last check.
 func (d *Detector) checkInRound(ctx context.Context) {
 	_ = d.checkIf(ctx, func() bool { return d.stopOnLoss && d.openLoss.Load() != nil || d.serverMayDiffer() || d.checkDue() })
 }

@@ -37,10 +37,10 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 // confirmLoss reports a loss if a locking read confirms that a remembered version is lost. A plain read is not enough,
 // because a lagging replica may have answered the read.
 //
-// A person may have accepted the loss already, because another process has reported it before. Then an audit record of
-// the acceptance exists that is newer than the lost versions. A database that goes back to an older state loses its
-// newest writes first. If it had lost the versions after the acceptance, it would also have lost the record. So the
-// versions were lost before the acceptance, and the acceptance covers their loss.
+// Another process may have reported the same loss before, and a person may have accepted the loss. Then the database
+// has an audit record of the acceptance that is newer than the lost versions. This record shows that the versions were
+// lost before the acceptance. The reason is that a database that goes back to an older state loses its newest writes
+// first. A loss of these versions after the acceptance would also have removed the newer record.
 func (d *Detector) confirmLoss(ctx context.Context, remembered []version, found map[processlog.ID]processlog.Version) error {
 	notes, err := d.readNotes(ctx)
 	if err != nil {
@@ -79,10 +79,12 @@ func (d *Detector) withoutPurgeable(ctx context.Context, lost []version, found m
 	})
 }
 
-// noType is the name of no business type.
+// noType is a name that no business type has. The call of Marks with this name returns only the database's time.
 const noType = " "
 
-// clockBy computes a missing databaseTime from the version that was seen nearest to v.
+// clockBy returns the database's time at which this process saw the version v. If the field databaseTime of v is 0,
+// clockBy computes the time from another version that has this field. It takes the version whose seenAt is nearest to
+// the seenAt of v.
 func (v *version) clockBy(all []version) (databaseTime int64, known bool) {
 	if v.databaseTime != 0 {
 		return v.databaseTime, true
@@ -122,8 +124,9 @@ func (d *Detector) newestLost(ctx context.Context, lost []version) (newest versi
 	return version{}, false, nil
 }
 
-// listLost returns the lost entries, in ascending order of their ids. It reads all remembered versions from the
-// database. If this read fails, the list holds only the versions in the argument known.
+// listLost returns the lost entries, in ascending order of their ids. The parameter known holds the versions that the
+// caller has already found lost. listLost also reads all remembered versions from the database. If this read fails, the
+// list holds only the versions of the parameter known.
 func (d *Detector) listLost(ctx context.Context, known []version, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
 	all := slices.Concat(known, d.versions.all())
 	if now, err := d.readVersions(ctx, all); err == nil {

@@ -13,9 +13,10 @@ const (
 	recordedKept       = 32  // maximum number of entries just recorded by this process that one check asks for
 	sweepMost          = 32  // maximum number of versions from the field newest of versionMemory that one check asks for
 
-	// latestRounds is a number of reconciler rounds. In a busy process, the versions in the field latest of
-	// versionMemory come from the time of the last latestRounds rounds. This time is divided into latestParts parts. A
-	// process may see more versions than it can remember, so only the first and the last version of each part are kept.
+	// latestRounds and latestParts describe the field latest of versionMemory. In a busy process, the versions in this
+	// field were seen during a number of reconciler rounds, which is latestRounds. The time of these rounds is divided
+	// into parts of equal length, and latestParts is their number. The field keeps only the first and the last version
+	// of each part, because a process may see more versions than it can remember.
 	latestRounds = 2
 	latestParts  = 16
 )
@@ -61,20 +62,25 @@ func (v *version) contradicts(found processlog.Version, exists bool) bool {
 	case found.Token == v.Token:
 		return false
 	}
-	// The tokens differ, so another write has made the found version. If both versions have the same number, that write
-	// stands in place of v. If v is a success of the same epoch, no write may follow v in this epoch. See promise G3.
+	// The tokens differ, so the write that made the found version is not the write that made v. This proves a loss of v
+	// in two cases:
+	//
+	//   - Both versions have the same number. Each number is used by one write, so the database has lost the write of
+	//     v.
+	//   - v is a success, and the found version has the same epoch. No write may follow a success in its epoch. See
+	//     promise G3.
 	return found.Number == v.Number || v.State.IsSuccess() && found.Epoch == v.Epoch
 }
 
 type versionMemory struct {
-	partLength time.Duration // length of each part of latest
+	partLength time.Duration // time that one element of the field latest covers
 
 	mu          sync.Mutex                  // guards the fields below
 	newest      [versionsRemembered]version // remembered versions, each at the index id modulo versionsRemembered
-	latest      [latestParts][2]version     // first and last version of each part; every check asks for them
+	latest      [latestParts][2]version     // first and last version that were seen in each partLength; every check reads both again
 	currentPart int
 	partBegan   time.Time
-	sweepIndex  int // index in the field newest at which the next sweepOn begins
+	sweepIndex  int // where the next call of sweepOn begins, as an index of the field newest
 }
 
 // sawRows remembers the versions of rows that have not ended. It ignores ended entries, because they may be old, and
@@ -100,8 +106,8 @@ func (m *versionMemory) sawUnconfirmed(rows []processlog.Row, sentAt time.Time) 
 	}
 }
 
-// sawStored remembers the version that an outcome has written. The remembered number may be too low. A success can be
-// stored although the row has changed since its claim.
+// sawStored remembers the version that an outcome has written. The remembered number is the number in the claim plus 1.
+// The real number is higher if the row has changed since the claim. A success can be stored in spite of such a change.
 func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, token processlog.Token, sentAt time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,9 +118,9 @@ func (m *versionMemory) sawStored(row *processlog.Row, o *processlog.Outcome, to
 func (m *versionMemory) rememberLocked(v version) {
 	if time.Since(m.partBegan) > m.partLength {
 		m.partBegan, m.currentPart = time.Now(), (m.currentPart+1)%latestParts
-		// Index 0 keeps the first version of the part, and each later version replaces index 1. The first version may
-		// be the only proof of a loss, because after the loss this process reads only versions that the database still
-		// has.
+		// Begin a new part of the field latest with the version v. Later versions of the same part replace the version
+		// at index 1, but not v at index 0. The reason is that after a loss, this process reads only versions that the
+		// database still has. These versions may replace index 1, and then v may be the only proof of the loss.
 		m.latest[m.currentPart] = [2]version{v}
 	}
 	m.latest[m.currentPart][1] = v
@@ -131,8 +137,9 @@ func (m *versionMemory) keepLocked(v version) {
 	*place = v
 }
 
-// contradictedBy returns the remembered versions that contradict rows. The caller must read these entries once more,
-// because the answer to the claim may have been delayed.
+// contradictedBy returns the remembered versions that the claimed rows contradict. The caller must read the entries of
+// the returned versions once more before it reports a loss. The rows may be outdated, because the database's answer to
+// the claim may have been delayed.
 func (m *versionMemory) contradictedBy(rows []processlog.Row) (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,9 +168,9 @@ func (m *versionMemory) latestNow() (list []version) {
 	return list
 }
 
-// sweepOn returns the next remembered versions to check from the field newest. It begins where the last call stopped.
-// Every check also reads the versions in the field latest. But after a loss, other processes may change the entries of
-// these versions again, and then these entries no longer show the loss.
+// sweepOn returns the next remembered versions of the field newest for a check. It begins where its last call stopped.
+// A check also reads all versions of the field latest, but these may not show a loss: other processes may have changed
+// their entries again since the loss. The versions that sweepOn returns may still show it.
 func (m *versionMemory) sweepOn() (list []version) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,9 +187,10 @@ func (m *versionMemory) sweepOn() (list []version) {
 	return list
 }
 
-// rememberFound remembers the recorded entries that a check has found, and returns the missing ones. It begins a new
-// part of the field latest, so that no found entry replaces the last version of the present part. A found entry may
-// have been committed before that version. After a loss, the database may still have the older commit.
+// rememberFound remembers the recorded entries that a check has found, and returns the missing ones. It puts the found
+// entries into a new part of the field latest. In the present part, a found entry would replace the last version, which
+// may be the only proof of a loss. The found entry may be no proof: it may have been committed earlier than that
+// version, and the database may still have the earlier commit after the loss.
 func (m *versionMemory) rememberFound(recorded []engine.RecordedEntry, found map[processlog.ID]processlog.Version, sentAt time.Time) (missing []engine.RecordedEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,12 +39,13 @@ type reservation struct {
 	isSpent bool // used, given back, or lapsed; guarded by s.mu
 }
 
-// recordedShare is how long a fifth of the slots is kept free for new entries after this process has recorded an entry
-// that is due at once.
+// recordedShare is a duration that begins when this process has recorded an entry that is due at once. During this
+// time, a fifth of the slots stays free for further recorded entries.
 const recordedShare = 10 * time.Second
 
-// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. It returns nil if it can set
-// none aside. Open transactions hold at most half of all slots, because they may stay open for long. See promise G17.
+// Reserve reserves up to n slots for entries that a transaction is about to insert with a lease. It returns nil if it
+// can reserve no slot. All reservations together hold at most half of the slots, because a transaction may stay open
+// for long. Other entries of the type can then still run. See promise G17.
 func (s *Slots) Reserve(n int) engine.Reservation {
 	if r := s.reserve(n); r != nil {
 		return r
@@ -57,7 +58,8 @@ func (s *Slots) reserve(n int) *reservation {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.dropExpiredLocked(now)
-	// Until recordedShare has passed, due entries leave some slots free for the entries that are recorded next.
+	// The caller is about to record entries. From now until recordedShare has passed, claims of due entries leave some
+	// slots free for recorded entries.
 	s.lastRecorded = now
 	if s.otherLimits() < engine.Unlimited {
 		return nil

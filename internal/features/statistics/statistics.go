@@ -38,14 +38,14 @@ type Store interface {
 type Counter struct {
 	e        *engine.Engine
 	store    Store
-	instance string // name of this process in the table
+	instance string // random name under which the database stores the counts of this process
 	writer   groupcommit.Batcher[minute]
 
 	mu    sync.Mutex // guards the fields below
 	clock clock
 	types map[string]*processlog.StatCounts // nil if nothing was counted
 	at    time.Time                         // begin of the present minute, whose counts are in the field types
-	next  time.Time                         // earliest begin of the following minute
+	next  time.Time                         // end of the last counted minute; no minute begins before it
 	timer *time.Timer                       // ends the present minute
 }
 
@@ -110,7 +110,8 @@ func (c *Counter) Busy() bool {
 	return c.types != nil || c.clock.now().Before(c.next.Add(processlog.StatMinute))
 }
 
-// of returns nil if the engine is closed. The caller holds c.mu.
+// The method named of returns the counts of a business type in the present minute. It begins a minute if none is open.
+// After the engine was closed, no minute begins and the result is nil. The caller holds c.mu.
 func (c *Counter) of(businessType string) *processlog.StatCounts {
 	if c.types == nil && c.e.Work.Err() != nil {
 		return nil

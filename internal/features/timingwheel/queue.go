@@ -31,7 +31,7 @@ func New() *Queue {
 	return &Queue{start: time.Now(), types: make(map[string]*wheelType)}
 }
 
-// Check always succeeds, because no other process uses a wheel.
+// Check always succeeds, because no other process uses this queue.
 func (w *Queue) Check(context.Context, string) error { return nil }
 
 func (w *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
@@ -66,8 +66,8 @@ func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules proc
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.dueAfter(item.In))
 		}
-	// A lease would end at most MaxLease after item.In. So e.at is not the end of a lease, but a due time that is too
-	// late.
+	// The wheel has the entry already, and e.at is either its due time or the end of its lease. A lease would end at
+	// most MaxLease after item.In. In this case e.at is later, so e.at is a due time, and this due time is too late.
 	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease):
 		t.move(e, now.dueAfter(item.In))
 	}
@@ -114,8 +114,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.dueAfter(item.In); {
-		// The entry has got another lease since, or was moved, so e.at is not the token of the outcome. Then the outcome
-		// may only make the entry due earlier. Any other outcome changes nothing.
+		// If e.at is not the token of the outcome, the entry has got another lease since, or was moved. Such an outcome
+		// changes nothing, with one exception: it may make the entry due earlier.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)
@@ -145,23 +145,23 @@ func (w *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.
 	return waits, nil, nil
 }
 
-// Rebuild returns no types, because a wheel loses none.
+// Rebuild returns no types, because this queue loses no entries.
 func (w *Queue) Rebuild(context.Context, []string, processlog.Token, time.Duration) ([]string, error) {
 	return nil, nil
 }
 
-// Rebuilt returns all types, because a wheel loses no entries.
+// Rebuilt returns all types, because this queue loses no entries.
 func (w *Queue) Rebuilt(_ context.Context, businessTypes []string, _ processlog.Token) ([]string, error) {
 	return businessTypes, nil
 }
 
-// Notify does nothing, because no other process uses the wheel.
+// Notify does nothing, because no other process uses this queue.
 func (w *Queue) Notify(context.Context, []string) error { return nil }
 
 // Listen only waits for ctx, because there are no notifications.
 func (w *Queue) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
 
-// Lead always returns true, because no other process enqueues into this wheel.
+// Lead always returns true, because no other process enqueues into this queue.
 func (w *Queue) Lead(context.Context, time.Duration) (bool, error) { return true, nil }
 
 // Close drops all entries.
@@ -172,7 +172,9 @@ func (w *Queue) Close() error {
 	return nil
 }
 
-// wheelNow has ceil to compute due times and floor to compare them, so that no entry is due early.
+// wheelNow is the present time in whole milliseconds. The field floor is rounded down, and the field ceil is rounded
+// up. A due time is computed from ceil, and an entry is due when floor reaches this time. So no entry is due a fraction
+// of a millisecond too early.
 type wheelNow struct{ floor, ceil int64 }
 
 func (w *Queue) nowLocked() wheelNow {

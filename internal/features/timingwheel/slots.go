@@ -96,8 +96,9 @@ func (w *wheelSlots) earliest() int64 {
 	w.next = noDue
 	w.visit(func(slot *wheelList, offset int64) bool {
 		w.next = min(w.next, slot.first.at)
-		// True continues the visit. The visit ends at the first slot whose first entry is due in this revolution,
-		// because later slots hold only later entries.
+		// The method visit goes on to the next slot if this function returns true. Return true while all entries found
+		// are due after the time of this slot, because a later slot may hold an earlier entry. Otherwise w.next is the
+		// earliest time, because later slots hold only later entries.
 		return w.next > w.turnedUntil+offset
 	})
 	return w.next

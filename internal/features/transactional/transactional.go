@@ -60,7 +60,8 @@ func (d *Transactions) Attach(t *engine.Type, run, undo Handler) {
 	}
 }
 
-// AttachCall makes the handler of a type begin its transaction late. Call it when the type is registered.
+// AttachCall lets the handler of a type work without a transaction first, and begin its transaction later by a function
+// call. Call AttachCall when the type is registered.
 func (d *Transactions) AttachCall(t *engine.Type, run CallHandler) {
 	t.Run = func(a *engine.Attempt) engine.Result { return d.runCall(a, run) }
 }
@@ -88,7 +89,9 @@ func (d *Transactions) runCall(a *engine.Attempt, handler CallHandler) engine.Re
 	defer t.close()
 	err := handler(a.Context(), t.beginOnce, &a.Row)
 	switch {
-	case t.beginErr != nil && a.Context().Err() != nil: // The handler's work has used up the time, so the attempt must count as a failure.
+	case t.beginErr != nil && a.Context().Err() != nil:
+		// The attempt's context ended before the transaction could begin. The handler's work before the transaction
+		// took too long, so the attempt must count as a failure.
 		return engine.Result{Err: fmt.Errorf("the call returned too late: %w", context.Cause(a.Context()))}
 	case t.beginErr != nil:
 		return engine.Result{Err: verdict.LibraryUnavailable(t.beginErr)}
@@ -107,7 +110,7 @@ type attemptTx struct {
 	abandon  context.CancelFunc
 	detach   func() bool // lets the transaction outlive the attempt's context; false if that context has ended
 	tx       Transaction // nil before it has begun
-	beginErr error       // why it could not begin
+	beginErr error       // error of the try to begin the transaction; nil: none
 	isOpen   bool
 }
 
@@ -200,8 +203,9 @@ func (d *Transactions) serverError(err error) error {
 	return verdict.ServerCaused(err, wholeServer)
 }
 
-// resultOfCommit reads the row if the reply to COMMIT was lost. The row has token if the transaction has committed. An
-// outcome that stays unknown costs no attempt.
+// resultOfCommit returns the result of a commit. If the reply to COMMIT was lost, resultOfCommit reads the row. The
+// transaction has committed if the row has the token of the parameter token. If the outcome stays unknown, the attempt
+// does not count.
 func (d *Transactions) resultOfCommit(a *engine.Attempt, err error, token processlog.Token, sentAt time.Time) engine.Result {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)

@@ -16,9 +16,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pauses are the possible times between two reads of an entry. The chosen pause is at most a fortieth of the time that
-// the latest caller has waited, but at least the first of the pauses. Reads happen at multiples of the pause, and
-// each pause divides a second, so the reads of many callers fall together.
+// pauses lists the possible pauses between two reads of an entry. The pause gets longer while the callers wait: a pause
+// is used if the latest caller has waited at least pauseFactor times this pause. The first pause is used before that.
+//
+// Reads happen only at multiples of the pause, and each pause divides a second. So one statement reads the entries of
+// many callers.
 var pauses = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 const pauseFactor = 40
