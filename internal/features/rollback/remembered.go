@@ -77,7 +77,7 @@ type versionMemory struct {
 
 	mu          sync.Mutex                  // guards the fields below
 	newest      [versionsRemembered]version // remembered versions, each at the index id modulo versionsRemembered
-	latest      [latestParts][2]version     // first and last version that were seen in each partLength; every check reads both again
+	latest      [latestParts][2]version     // first and last version of each partLength; each check reads both
 	currentPart int
 	partBegan   time.Time
 	sweepIndex  int // where the next call of sweepOn begins, as an index of the field newest
