@@ -107,7 +107,8 @@ func TestWaitingForALimitCostsNoStatementOfItsOwn(t *testing.T) {
 				cfg := w.QuickConfig()
 				cfg.DB = db
 				c := w.New(cfg)
-				limited := compensator.HandlerConfig[harness.Order]{TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Key: key}}}
+				// With this lease no lease is renewed during the test, however slow the machine is.
+				limited := compensator.HandlerConfig[harness.Order]{Lease: time.Minute, TypeConfig: compensator.TypeConfig{Limit: compensator.Limit{Rate: compensator.Rate{Starts: 1, Per: time.Hour}, Key: key}}}
 				charges, ran := harness.HandleCounted(t, c, "charge", limited, nil)
 				w.RecordMany(c, charges, entries, compensator.Options{UserID: "slow"})
 				var claims, reads, writes atomic.Int64
