@@ -40,7 +40,7 @@ func (p *program) newCaseListCommand() *cobra.Command {
 	var failure string
 	var limit int
 	var isMine, groups, isUnknown bool
-	cmd := p.newLogCommand("list", "List open cases, the earliest due first. With --groups, list groups of similar failures with their amounts", cobra.NoArgs, operateAccess,
+	cmd := p.newLogCommand("list", "List open cases, the case that is due first at the top. With --groups, list groups of similar failures with their amounts", cobra.NoArgs, operateAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -151,7 +151,7 @@ func groupListing(groups []admin.Group) listing {
 
 func (p *program) newCaseTakeCommand() *cobra.Command {
 	var why why
-	cmd := p.newLogCommand("take <id>… | -", "Take cases. The argument - reads the output of cases list with -o ids", cobra.MinimumNArgs(1), operateAccess,
+	cmd := p.newLogCommand("take <id>… | -", "Take cases. With - instead of ids, read the output of cases list -o ids from standard input", cobra.MinimumNArgs(1), operateAccess,
 		func(ctx context.Context, s *session, args []string) error {
 			if err := why.validate(); err != nil {
 				return err

@@ -45,7 +45,7 @@ func (p *program) database(create bool) (*sql.DB, string, error) {
 }
 
 func (p *program) newDdlCommand() *cobra.Command {
-	cmd := p.newCommand("ddl mysql|sqlite", "Print the statements of migrate", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
+	cmd := p.newCommand("ddl mysql|sqlite", "Print the SQL statements that the command migrate runs", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
 		text, err := compensator.DDL(args[0], p.flags.table)
 		if err == nil {
 			_, err = fmt.Fprintln(p.stdout, text)

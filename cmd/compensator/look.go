@@ -218,7 +218,7 @@ func (p *program) newListCommand() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.newLogCommand("list", "List entries, the oldest first. The worth is known for entries that have a case with an amount. With -o ids, list prints lines that the commands for changes read", cobra.NoArgs, readAccess,
+	cmd := p.newLogCommand("list", "List entries, the oldest first. The worth is known for entries that have a case with an amount. With -o ids, print the lines that requeue and other changing commands read", cobra.NoArgs, readAccess,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
 			if err := cmp.Or(err, checkLimit(limit), w.check()); err != nil {
@@ -454,7 +454,7 @@ func reasonRow(explanation admin.Explanation, sentence string, r admin.Reason) [
 }
 
 func (p *program) newTimelineCommand() *cobra.Command {
-	return p.newEntryCommand("timeline <id>", "Show the history of an entry in order of time: its record, stored failed attempts, actions of people, and its end or next attempt",
+	return p.newEntryCommand("timeline <id>", "Show the history of an entry in order of time: when it was recorded, its failed attempts that were stored, actions of people, and its end or next attempt",
 		func(ctx context.Context, s *session, ref compensator.Ref) error {
 			view, why, err := s.ExplainedEntry(ctx, s.actor, ref)
 			if err != nil {

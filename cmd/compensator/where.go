@@ -18,7 +18,7 @@ import (
 
 var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "ended_from", "ended_to", "due_from", "due_to", "prefix", "running", "failure"}
 
-const whereHelp = "type=refund,state=dead. Other keys: batch, business, ext, user, error (a part of it), ended_by, failure (from cases list --groups). With running=yes, only entries that a process holds now: of all types, or of the given type. With prefix=yes, the beginning of business, ext or batch is enough. Times: from and to (when recorded), ended_from, ended_to, due_from, due_to, as 2h ago or 2026-01-31T10:00:00Z"
+const whereHelp = "type=refund,state=dead. You can also compare batch=, business=, ext=, user=, error= (part of the text), ended_by= and failure= (from cases list --groups). With running=yes, only entries that a process holds now: of all types, or of the given type. With prefix=yes, the beginning of business=, ext= or batch= is enough. A time is 2h ago or 2026-01-31T10:00:00Z: from= and to= (when recorded), ended_from=, ended_to=, due_from= and due_to="
 
 type conditions struct {
 	admin.Filter

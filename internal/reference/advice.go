@@ -92,7 +92,7 @@ var errorAdvice = map[string]advice{
 		"Store the list that each process reports. Then follow [after a failover](../how-to/failover.md).",
 	},
 	"compensator.PanicError": {
-		"The attempt counts as failed. The process continues. `Stack` is the stack of the goroutine.",
+		"A handler panicked or called `runtime.Goexit`. The attempt counts as failed, and the process continues. `Stack` is the stack of the goroutine.",
 		"Repair the handler.",
 	},
 	"compensator.StuckError": {
@@ -109,7 +109,7 @@ var errorAdvice = map[string]advice{
 	},
 	"processlog.LeftOutError": {
 		"Redis is full, or another program has a key with the name of a type's set.",
-		"Give Redis more memory, or delete the key. Until then the library takes the entries from the database.",
+		"Give Redis more memory, or delete the other program's key. Until then the library takes the entries from the database.",
 	},
 	"admin.ErrContinued": {
 		"Somebody continued the bulk action before you.",
@@ -168,7 +168,7 @@ var errorAdvice = map[string]advice{
 		"Return from the function. The broker delivers the message again.",
 	},
 	"rabbitmq.ErrStream": {
-		"A stream does not redeliver messages, so messages would be lost after a crash of the consumer.",
+		"The queue is a stream, which does not redeliver messages. So messages would be lost after a crash of the consumer.",
 		"Consume from a classic or quorum queue.",
 	},
 	"rabbitmq.RefusedError": {
@@ -184,7 +184,7 @@ var errorAdvice = map[string]advice{
 		"Set `ConsumerConfig.Refused`, which moves refused messages to a place where a person finds them.",
 	},
 	"relay.ErrStream": {
-		"A stream does not redeliver messages, so messages would be lost after a crash of the consumer.",
+		"The queue is a stream, which does not redeliver messages. So messages would be lost after a crash of the consumer.",
 		"Consume from a queue.",
 	},
 }
