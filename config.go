@@ -24,18 +24,18 @@ type Config struct {
 	// of your program enqueues the entries of its transaction. Your program closes DB after Close.
 	DB *sql.DB
 
-	// Redis stores the delay queue, which all processes use together. Redis is a *redis.Client (failover clients
-	// included) or a *redis.ClusterClient, for Redis 5 or newer. The library opens a second client with the options of
-	// this client, but without retries, because a script that is sent twice could claim twice. The library's client
-	// opens up to PoolSize connections to a server, and one more to listen for wake-ups. The library's client never
-	// opens more than MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process
-	// replaces the queue. The library then polls the database for entries of other processes.
+	// Redis is the client of the Redis (version 5 or newer) that stores the delay queue for all processes. The client
+	// is a *redis.Client (failover clients included) or a *redis.ClusterClient. The library opens a second client with
+	// the options of this client, but without retries, because a script that is sent twice could claim twice. The
+	// library's client opens up to PoolSize connections to a server, and one more to listen for wake-ups, but never
+	// more than MaxActiveConns, which must be at least 2. If Redis is nil, a timing wheel in this process replaces the
+	// queue. The library then polls the database for entries of other processes.
 	Redis redis.UniversalClient
 
 	// Name distinguishes this log from other logs of the same program, for example "orders". Name is optional if the
 	// program has only one log. Package serve uses Name in errors, package probe in answers, package ui in addresses,
-	// and module otel as an attribute. In each line that the library logs, the attribute "log" has the value of Name.
-	// Name has up to 64 letters, digits and . _ ~ -, and does not begin with a dot.
+	// and module otel as an attribute. In each line of the library's log output, the attribute "log" is Name.
+	// Name has up to 64 letters, digits, dots, hyphens, tildes and underscores. Name does not begin with a dot.
 	Name string
 
 	Table  string // name of the table of the process log, optionally as database.table. Default "common_process_log"

@@ -29,21 +29,22 @@ type Operations struct {
 
 	// Attempts stores the last 50 failed attempts of each entry, and package admin shows them. A success adds no
 	// statement. The transaction that stores the outcome of a failed attempt also stores the attempt, by one statement
-	// for up to 100 attempts. Attempts needs the table _attempt of Migrate.
+	// for up to 100 attempts. Attempts needs the table common_process_log_attempt, which Migrate creates.
 	Attempts bool
 
 	// Statistics makes each process count how many entries of each type were recorded, started, failed and ended. The
 	// process also measures how long attempts took, and how late they began. Package admin shows these figures over
-	// time. A process stores its counts of a minute by one statement. For a minute without events, the process sends no
-	// statement. A killed process loses the counts of its last minute. One of the processes in Run also counts the
-	// waiting entries. This count runs every minute, or every four minutes while no process has work. A statement of
-	// this count reads at most 5,000 entries, or 200,000 in a process without work. Statistics needs the table _stat of
-	// Migrate.
+	// time. A process stores its counts of a minute by one statement, unless nothing happened in the minute. A killed
+	// process loses the counts of its last minute. One of the processes in Run also counts the waiting entries. This
+	// count runs every minute, or every four minutes while no process has work. A statement of this count reads at most
+	// 5,000 entries, or 200,000 in a process without work. Statistics needs the table common_process_log_stat, which
+	// Migrate creates.
 	Statistics bool
 
 	// Instances makes each process store a row about itself: its name, its versions, its types, and how busy the types
 	// are. Package admin shows these rows. A process writes its row with one statement in New, in Run, once a minute,
-	// and in Close. No decision of the library depends on these rows. Instances needs the table _instance of Migrate.
+	// and in Close. No decision of the library depends on these rows. Instances needs the table
+	// common_process_log_instance, which Migrate creates.
 	Instances bool
 
 	// InstanceName is the name of this process in the lists of failed attempts and of processes. The default is the

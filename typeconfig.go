@@ -120,8 +120,8 @@ type BatchConfig[T any] struct {
 	// BatchWait is the maximum time for which a due entry waits, unclaimed, for more entries that share its call. While
 	// entries wait, the library counts the due entries in the database at intervals. An interval is an eighth of
 	// BatchWait, but at least 10 ms and at most 250 ms. The library starts a call when it counts BatchSize entries. The
-	// wait of an entry begins when the entry is due, even if no process runs at that time. Default 0 (no wait), at most
-	// the Lease of the type.
+	// wait of an entry begins when the entry is due, even if no process runs at that time. BatchWait must not exceed
+	// the Lease of the type. Default 0 (no wait).
 	BatchWait time.Duration
 
 	// Concurrency is the number of calls that run at once in this process. Each call takes up to BatchSize entries.

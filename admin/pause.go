@@ -72,8 +72,8 @@ type PauseOptions struct {
 	Ahead bool          // accept any name, for a type that has no entries yet. PauseWith then returns no *UnknownTypeError
 
 	// Instead replaces an existing pause. Set it to the Paused.Version that the actor saw. The type stays paused during
-	// the change. If the existing pause has changed or ended, PauseWith returns ErrChanged. With 0, PauseWith returns
-	// ErrChanged if the type is paused.
+	// the change. If the existing pause has changed or ended, PauseWith returns ErrChanged. If Instead is 0
+	// and the type is paused, PauseWith also returns ErrChanged.
 	Instead uint64
 }
 

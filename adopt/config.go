@@ -27,7 +27,7 @@ type Config struct {
 	Table string
 
 	// Key is the table's primary key, or another unique column that is never NULL. The column holds integers, text or
-	// bytes. A pass that reads a value of Key twice returns an error.
+	// bytes. If a pass through the table reads a value of Key twice, it returns an error.
 	Key string
 
 	// Columns lists the values that Row.Scan reads, in the order of the list. Each element is a column of Table or an

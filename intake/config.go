@@ -31,8 +31,8 @@ type Config struct {
 	// at all. Work must not end tx. If one message caused an error, Work can name the message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the handler of Type. The content of an entry of Type is a message that failed, or that a person
-	// has requeued. The entry of a failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry
+	// Aside configures the handler of Type. The handler processes failed messages again, and messages whose entry a
+	// person has requeued. The entry of a failed message is due after the delay Aside.Retry(1), or after 2 s if Aside.Retry
 	// panics.
 	Aside compensator.HandlerConfig[Message]
 
@@ -40,7 +40,7 @@ type Config struct {
 	MaxDeliveries int           // maximum number of deliveries. A message that was delivered more often is set aside. Default 5, at least 3
 	Timeout       time.Duration // time limit of a batch's transaction. If the transaction takes longer than Timeout, the Intake halves the batch. Default 20 s
 	StopTimeout   time.Duration // how long Run may continue its current batch after its context has ended. Default 30 s
-	StatsEvery    time.Duration // interval at which Observer.Measured reports the backlog of the source, and counts of messages. Default 10 s
+	StatsEvery    time.Duration // interval at which Observer.Measured reports the source's backlog and the numbers of messages. Default 10 s
 
 	Observer Observer     // called for each event of the Intake
 	Logger   *slog.Logger // Logger logs messages for operators, never with content. Default slog.Default()

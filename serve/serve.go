@@ -32,7 +32,7 @@ type Server struct {
 	Listener net.Listener // listener that Run uses and closes; nil: Run listens on Addr, as ListenAndServe does
 }
 
-// Config lists the parts that run beside the logs. All fields are optional.
+// Config lists the HTTP servers and message consumers that Run runs with the logs. All fields are optional.
 type Config struct {
 	Servers   []Server                          // servers whose requests may record entries
 	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
@@ -43,8 +43,8 @@ type Config struct {
 	// Consumer may take up to 60 s with its own defaults.
 	//
 	// After requests and consumers have ended, all logs stop at the same time. The Run of each log takes up to 4/3 of
-	// its own Config.StopTimeout. So your platform must not kill the program before StopTimeout plus 4/3 of the longest
-	// Config.StopTimeout.
+	// its own compensator.Config.StopTimeout. So before a kill, your platform must wait for
+	// StopTimeout plus 4/3 of the longest compensator.Config.StopTimeout.
 	StopTimeout time.Duration
 }
 

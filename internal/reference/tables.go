@@ -21,14 +21,14 @@ func tablesPage(root string) (string, error) {
 	}
 	var out strings.Builder
 	out.WriteString("# Tables and columns\n\n" + generated)
-	out.WriteString("`Config.Table` changes the name of the first table, with which the names of all other tables begin.\n" +
+	out.WriteString("`Config.Table` sets the name of the first table. The names of all other tables begin with this name.\n" +
 		"The types are those of MySQL and MariaDB. SQLite has the types INTEGER, TEXT and BLOB.\n" +
 		"[Create the tables](../how-to/tables.md) says which tables you need. [Record by SQL](../how-to/record-by-sql.md) says how other programs insert entries.\n\n")
 	used := make(map[string]bool)
 	for _, text := range migrations {
 		for _, table := range createdTable.FindAllStringSubmatch(text, -1) {
 			about := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(table[1], "-- +goose Up\n", ""), "-- ", ""))
-			fmt.Fprintf(&out, "## %s\n\n%s\n\n| column | type | default | meaning |\n|---|---|---|---|\n", table[2], markdown(about, escaped))
+			fmt.Fprintf(&out, "## %s\n\n%s\n\n| column | type | default | meaning |\n|---|---|---|---|\n", table[2], strings.ReplaceAll(markdown(about, escaped), "\\`", "`"))
 			for _, column := range columnLine.FindAllStringSubmatch(table[3], -1) {
 				key := strings.TrimPrefix(table[2], "common_process_log") + "." + column[1]
 				used[key] = true
@@ -106,14 +106,14 @@ var columnMeanings = map[string]string{
 	"_meta.value": "Value of the property.",
 
 	"_fault.entry_id":        "The entry that had the failures.",
-	"_fault.epoch":           "Epoch of the entry when the row was written. In another epoch the row does not count.",
+	"_fault.epoch":           "Epoch of the entry when the row was written. In another epoch the library ignores the row.",
 	"_fault.compensating":    "1 if the errors came from the compensation, 0 if they came from the handler.",
 	"_fault.server_faults":   "Number of errors in a row that the server or a statement may cause, for example a deadlock.",
 	"_fault.server_downs":    "Number of errors of the whole server in a row, for example a full disk.",
 	"_fault.outcome_unknown": "1 if a failed attempt of the epoch may have had an effect, because it timed out, the library ended its context early, or its lease ended without an outcome.",
 
 	"_result.entry_id":     "The entry whose handler returned the result.",
-	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the result does not count.",
+	"_result.result_epoch": "Epoch of the entry when it succeeded. In another epoch the library ignores the result.",
 	"_result.result":       "The value that the handler returned, encoded and sealed by the type's codec.",
 
 	"_slots.business_type": "Name of the periodic type. A name that begins with a space belongs to a maintenance task of the library.",

@@ -1,6 +1,6 @@
 -- +goose Up
--- By these facts about earlier failures of an entry, the library decides what to do next. Most entries have no row. The
--- transaction that stores an outcome writes the row. The row does not count after a requeue.
+-- This table has facts about earlier failures of entries. The library decides by them what to do next. Most entries have
+-- no row. The transaction that stores an outcome writes the row. After a requeue the library ignores the row.
 CREATE TABLE IF NOT EXISTS `common_process_log_fault` (
   `entry_id`        BIGINT UNSIGNED NOT NULL,
   `epoch`           INT UNSIGNED NOT NULL,

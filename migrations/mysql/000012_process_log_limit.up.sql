@@ -1,7 +1,7 @@
 -- +goose Up
 -- This table has one row for each limit and limit key. The row says when the limit allows the next start, and which entries
--- run. The row with the empty key describes the limit. You may delete a row with a key if its tat has passed and its
--- holders is empty. Only TypeConfig.Limit needs this table.
+-- run. The row with the empty key describes the limit. You may delete a row with a key if the time in `tat` has
+-- passed and `holders` is empty. Only TypeConfig.Limit needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_limit` (
   `limit_name`     VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `limit_key`      VARBINARY(64) NOT NULL COMMENT 'as Limit.Key says; the hash of a long one',

@@ -1,8 +1,8 @@
 -- +goose Up
 -- This table has statistics, for people to read. The library makes no decision by them. Each process inserts its counts of
--- a minute once. After 10 minutes the library adds up the rows of all processes in one row with an empty instance. After 3
--- days it adds up the minutes of an hour in one row, which it deletes after 100 days. Only Operations.Statistics needs this
--- table.
+-- a minute once. After 10 minutes the library adds up the rows of all processes in one row with an empty column `instance`.
+-- After 3 days it adds up the minutes of an hour in one row, which it deletes after 100 days. Only Operations.Statistics
+-- needs this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_stat` (
   `instance`      VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'process that has counted; empty: all',
   `at`            BIGINT NOT NULL COMMENT 'begin of the minute or hour in milliseconds since 1970 (UTC), by the clock of the database; 0: the row has last_at only',

@@ -22,8 +22,8 @@ type Config struct {
 	AMQP amqp091.Config
 
 	// Channels is the maximum number of messages or batches that wait for the broker's confirm at the same time. If the
-	// broker's channel_max is smaller, channel_max applies. The default is 50, because a type has 50 handlers by
-	// default.
+	// broker's channel_max is smaller, channel_max applies. The default is 50, like that of
+	// compensator.HandlerConfig.Concurrency.
 	Channels int
 
 	// Timeout limits how long the publishing of one message or batch may take. Timeout includes the waits for a

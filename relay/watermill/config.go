@@ -17,8 +17,8 @@ type Config struct {
 	// 10 s.
 	Timeout time.Duration
 
-	// Concurrency is the maximum number of concurrent calls of Publish. The default is 50, because a type has 50
-	// handlers by default.
+	// Concurrency is the maximum number of concurrent calls of Publish. The default is 50, like that of
+	// compensator.HandlerConfig.Concurrency.
 	//
 	// A call of Publish occupies a slot until it returns, even after its timeout, because watermill cannot cancel a
 	// call. A call that never returns keeps its slot until the process ends. When all slots are taken, every further

@@ -49,7 +49,7 @@ const (
 	longestPause = 3 * time.Second
 )
 
-// ConsumerConfig configures a Consumer. The zero value works for a router's handler.
+// ConsumerConfig configures a Consumer. The zero value works for messages from a watermill router.
 type ConsumerConfig struct {
 	// Topic is the topic of messages that do not come from a router. Messages from a router carry their topic.
 	Topic string
