@@ -406,6 +406,16 @@ func (v BulkView) MayTryAnother() bool {
 	return v.MayContinue && v.Left > 1 && len(v.Trials) > 0 && len(v.Trials) < maxTrials && !slices.ContainsFunc(v.Trials, isOpen)
 }
 
+// NotVisited returns how many entries the action has neither changed nor left out. For a stopped action, these entries
+// stay as they are. If More is set, there may be more of them.
+func (v BulkView) NotVisited() int {
+	n := v.Total - v.Changed
+	for _, leftOut := range v.LeftOut {
+		n -= leftOut
+	}
+	return max(0, n)
+}
+
 // Open reports whether an entry that the action changed has not ended yet.
 func (v BulkView) Open() bool {
 	for outcome, n := range v.Outcomes {

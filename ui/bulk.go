@@ -152,15 +152,6 @@ func (d bulkData) TriedError(trial admin.BulkTrial) string {
 	return d.Lines[at].Entry.LastError
 }
 
-// NotVisited returns how many entries a stopped action has neither changed nor left out.
-func (d bulkData) NotVisited() int {
-	n := d.Total - d.Changed
-	for _, leftOut := range d.LeftOut {
-		n -= leftOut
-	}
-	return max(0, n)
-}
-
 // SearchLink returns the address of the entries that match the search of an action.
 func (rq *request) SearchLink(search admin.Search) (string, error) {
 	f := search.Filter

@@ -147,7 +147,7 @@ func (p *program) printBulk(view admin.BulkView) error {
 		p.printf("the outcomes are those of the last batches: %s of earlier batches are not followed", processlog.EntryCount(view.NotFollowed))
 	}
 	if view.StoppedBy != "" {
-		p.printf("stopped by %s", view.StoppedBy)
+		p.printf("stopped by %s, before it got to %s", view.StoppedBy, processlog.EntryCount(view.NotVisited()))
 	}
 	return p.print(l)
 }

@@ -99,7 +99,9 @@ func TestAllThatMatchAreChangedOnTheCommandLine(t *testing.T) {
 	tried := b.do(append([]string{"requeue", "--yes", "--again", "--first"}, where...)...)
 	id = bulkID.FindStringSubmatch(tried.stderr)
 	require.NotNil(t, id, tried.stderr)
-	assert.Contains(t, b.do("bulk", "stop", id[1]).stderr, "stopped by")
+	stopped := b.do("bulk", "stop", id[1]).stderr
+	assert.Contains(t, stopped, "stopped by")
+	assert.Contains(t, stopped, "before it got to 2599 entries")
 	b.ok("bulk", "go-on", id[1], "--yes")
 	assert.Equal(t, []int{2599, 1}, []int{state("cancelled"), state("pending")})
 	assert.Contains(t, b.do(append([]string{"requeue", "--yes"}, append(where, "--where", "business=none")...)...).stderr, "no entry matches")

@@ -228,7 +228,7 @@ func TestAllThatMatchAreChangedWithoutScript(t *testing.T) {
 	stopped := alice.post("do", form)
 	has(t, plain(stopped.text), "Changed so far: 500. Left: 600 entries") // The person can stop after one batch.
 	text := alice.post(strings.TrimPrefix(stopped.at, "/ops/"), values("stop", "yes")).text
-	has(t, plain(text), "Stopped by alice. No further entry is changed. 600 entries were not changed.")
+	has(t, plain(text), "Stopped by alice. No further entry is changed. The action did not get to 600 entries.")
 	lacks(t, text, "Go on with the rest")
 	again := regexp.MustCompile(`<a href="([^"]*)">Search for them again`).FindStringSubmatch(text)
 	require.NotNil(t, again)
