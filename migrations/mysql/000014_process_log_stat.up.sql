@@ -1,5 +1,5 @@
 -- +goose Up
--- This table has statistics, for people to read. The library makes no decision by them. Each process inserts its counts of
+-- This table has statistics for people. The library makes no decision by them. Each process inserts its counts of
 -- a minute once. After 10 minutes the library adds up the rows of all processes in one row with an empty column `instance`.
 -- After 3 days it adds up the minutes of an hour in one row, which it deletes after 100 days. Only Operations.Statistics
 -- needs this table.
