@@ -289,8 +289,8 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 
 // membersOfKey reads the first entries of a key that has very many entries. It reads only unfinished entries, and dead
 // entries if these block later ones. The last row of the result has the id 0. In this row, the column claim describes
-// all of these entries, also those that are not read: 0 if all are unclaimed, 2 if at least one is leased, and
-// otherwise 1 for claimed. In the other rows, the column claim is always 0.
+// all of these entries, also those that are not read. The value 0 means that all are unclaimed, 2 means that at least
+// one is leased, and 1 means claimed. In the other rows, the column claim is always 0.
 const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
 	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
 	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +
