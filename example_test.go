@@ -462,7 +462,7 @@ func ExampleCompensator_Resolve() {
 	if errors.Is(err, compensator.ErrCommitUnknown) {
 		_, err = c.Resolve(ctx, compensator.IdempotencyKey("close-42"))
 		if errors.Is(err, compensator.ErrNotFound) {
-			err = placeOrder() // the transaction did not commit and never will
+			err = placeOrder() // The first transaction did not commit and never will, so place the order again.
 		}
 	}
 	if err != nil {
@@ -588,7 +588,7 @@ func ExampleOtherTypeError() {
 	// Output: order-42 stands for close and not for mail
 }
 
-// The value of a periodic entry is its slot, even if the handler runs much later.
+// The handler of a periodic entry gets the time of the entry's slot, even if the handler runs much later.
 func ExamplePeriodic() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()

@@ -178,8 +178,8 @@ func (c *Compensator) takeSlot(ctx context.Context, mark string, from, slot time
 //
 // After a step that has deleted entries, the retention gets another step in this round. Even a small step does not show
 // that all old entries are deleted, because a step skips locked entries. The retention gets no further step if a step
-// deletes nothing or fails. There is one exception: if the step has deleted entries, and the database has only refused
-// to delete other entries, the retention gets another step.
+// deletes nothing or fails. One kind of error does not count as a failure here: the step has deleted entries, and the
+// database has refused to delete other entries.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.purging.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.purging.retentions) + 1)))

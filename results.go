@@ -45,7 +45,7 @@ func HandleResult[T, R any](ctx context.Context, c *Compensator, businessType st
 			if err != nil {
 				return err
 			}
-			return verdict.OutcomeUnknown(c.setResult(e, codec, result)) // The handler has had its effect.
+			return verdict.OutcomeUnknown(c.setResult(e, codec, result)) // The effect of the handler has happened, and its result is lost.
 		}), s))
 	}))
 }

@@ -314,8 +314,9 @@ const (
 // So whenever fn writes anything, it must record an entry with this key in the same transaction, or pass the key to
 // Once. If fn does not do so, its writes may happen twice.
 //
-// An earlier run of fn may have done the work. The receipt then says Duplicate, or Once returns false. In this case fn
-// must write nothing, or return an error that rolls back. Options.FailOnDuplicate makes Record return such an error.
+// If an earlier run of fn has committed, the entry exists already. Then Receipt.Duplicate of the receipt that Record returns
+// is true, and Once returns false. In this case fn must write nothing, or return an error that rolls back.
+// Options.FailOnDuplicate makes Record return such an error.
 //
 // WithRetry returns nil if the transaction has committed. If WithRetry could not find out whether the transaction
 // committed, it returns ErrCommitUnknown, joined with the error of Resolve. After any other error the transaction has

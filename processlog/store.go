@@ -188,8 +188,8 @@ type Keeper interface {
 	// deletes the Faults, Results and failed attempts of these entries. It returns the number of deleted entries. An
 	// empty businessType selects all types.
 	//
-	// Purge skips an entry if another transaction has locked its row in any index. Another transaction may record the
-	// key of an entry that Purge deletes. That transaction waits for one short transaction of Purge at most. A
+	// Purge skips an entry if another transaction has locked its row in any index. If a transaction
+	// records the key of an entry that Purge is deleting, its INSERT waits for at most one short transaction of Purge. A
 	// *RefusedError names entries that the database refuses to delete. The other entries are deleted and counted.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
@@ -306,7 +306,7 @@ func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
 type Faults struct {
 	Epoch        uint32 // Row.Epoch when the Faults were written
 	Compensating bool   // whether ServerFaults and ServerDowns are from the compensation, not from the handler
-	ServerFaults int    // consecutive attempts that ended with an error of the database, perhaps caused by their own statement
+	ServerFaults int    // consecutive attempts that ended with an error of the database, which a statement of the handler may have caused
 	ServerDowns  int    // consecutive attempts that ended because the whole server was unusable
 
 	// OutcomeUnknown reports whether an attempt of this epoch may have had an effect that the log does not know. The

@@ -219,8 +219,8 @@ func (s *server) showConfirm(rq *request) {
 		s.askLimitValues(rq, action, "", http.StatusOK)
 		return
 	}
-	// The person has only asked for the form, so nothing must be recorded yet. If the Admin refused the pause itself,
-	// the Admin would record the refusal in the audit log. So only ask whether the person may pause the type.
+	// The person has only asked for the form of the pause, so the audit log must get no record yet. A call of Admin.Pause
+	// would record a refusal. So only ask whether the person may pause the type.
 	if (action.Do == doPause || action.Do == doResume) && !rq.MayPause(action.Type) {
 		rq.showFailure(admin.ErrNotAllowed)
 		return

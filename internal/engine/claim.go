@@ -90,7 +90,8 @@ func (e *Engine) ClaimOffered(t *Type, offer processlog.Leased, calls int, full 
 	return ClaimResult{Full: full && err == nil, NextDueIn: processlog.Never, Err: err}
 }
 
-// ExpectBacklog schedules a claim of a type at once. This claim also reads the database.
+// ExpectBacklog makes the next claim of a type begin now. This claim reads due entries from the database, even if a source
+// reports due entries.
 func (e *Engine) ExpectBacklog(businessType string) {
 	e.claimSchedule.with(businessType, func(s *typeSchedule) { s.backlog, s.found.backlogs = true, s.found.backlogs+1 })
 	e.Expect(businessType, 0)

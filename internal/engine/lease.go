@@ -316,8 +316,8 @@ func compareAttempts(a, b *Attempt) int {
 	return cmp.Or(a.Row.ID.Compare(b.Row.ID), cmp.Compare(b.Row.Version, a.Row.Version))
 }
 
-// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry, because Store.Renew
-// reports a lost lease only by the id of the entry.
+// newestAttempts sorts attempts by id and keeps only the last claimed attempt of each entry. Store.Renew reports a lost
+// lease by the id of the entry alone, so one call must not name two attempts of one entry.
 func newestAttempts(due []*Attempt) []*Attempt {
 	slices.SortFunc(due, compareAttempts)
 	kept := due[:0]

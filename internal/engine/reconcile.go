@@ -154,9 +154,9 @@ func (e *Engine) overdue(ctx context.Context, t *Type, state processlog.State, l
 	held := e.HeldWithEndedLease(t)
 	page, err := e.ReadWindow(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -e.OverdueAfter(), Free: true, Limit: limit + len(held)})
 	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-	// Due entries that do not fill one call may wait for other entries to share the call. Type.Linger is the maximum
-	// time of this wait. So the entries become overdue later by this time. The first entry decides, because it has
-	// waited longest.
+	// Due entries that do not fill one call may wait for other entries to share the call, at most for Type.Linger. So such
+	// entries are overdue only when they have waited for OverdueAfter and Linger. Look at the first entry, which has waited
+	// longest.
 	if t.Linger() > 0 && len(page) > 0 && len(page) < t.Seats() && -page[0].In < e.OverdueAfter()+t.Linger() {
 		return nil, err
 	}

@@ -215,10 +215,11 @@ type typeSchedule struct {
 	//   - The scanner starts a claim at the time claimAt.
 	//   - If the database refuses a claim, pausedUntil is set and refusedClaims is incremented. A claim without an
 	//     error resets both fields. claimAt is never before pausedUntil.
-	//   - No event moves claimAt to a time before pace.Next. So the transaction of a claim does not begin directly
-	//     after the transaction of another claim.
-	//   - The database does not report due times in the future. So after a claim from the database, scheduleNext reads
-	//     the next due time from laterDueTimes. claimBegins removes the due times that have passed.
+	//   - pace.Next is the earliest time at which the transaction of the next claim may begin after that of the last
+	//     claim. No event moves claimAt to a time before pace.Next.
+	//   - The schedule remembers in laterDueTimes when further entries come due, because a claim from the database does not
+	//     report this. After such a claim, scheduleNext reads the next due time there. claimBegins removes the due times
+	//     that have passed.
 	claimAt       time.Time        // when the next claim is worthwhile; at most 2*peekInterval away
 	laterDueTimes []time.Time      // known future due times, sorted, at most maxLaterDueTimes
 	pausedUntil   time.Time        // no claim before this time, because the database refused one; zero if refusedClaims is 0
@@ -226,7 +227,7 @@ type typeSchedule struct {
 	pace          groupcommit.Pace // spaces the claims' transactions
 
 	// If notifications has changed since the queue was asked, the queue's answer is outdated.
-	notifications int  // number of events that may have made claimAt earlier
+	notifications int  // number of events that may have moved claimAt to an earlier time
 	hasBegun      bool // whether the scanner has begun a claim or a look (Grouping.Look) in this Run
 	runningClaims int  // number of claims and looks (Grouping.Look) that are running; at most claimsInFlight
 	lostRaces     int  // consecutive claims that got nothing because other processes were faster
@@ -293,8 +294,8 @@ func (s *typeSchedule) look(now time.Time) (ask func() time.Duration) {
 	// The claim may begin at once in two cases:
 	//
 	//   - Linger is 0, so entries of the type never wait for others.
-	//   - The database has refused a claim, and this claim repeats it. The scanner has called look before the refused
-	//     claim, and learned that the entries need not wait any longer.
+	//   - This claim repeats a claim that the database has refused. Before the refused claim, the scanner has called look,
+	//     which found that the entries need not wait any longer.
 	if s.typ.Linger() == 0 || s.refusedClaims > 0 {
 		return nil
 	}
@@ -349,8 +350,8 @@ func (s *typeSchedule) claimBegins(now time.Time) findings {
 // claimEnded records the end of a claim. The parameter before is the value that claimBegins returned.
 func (s *typeSchedule) claimEnded(result ClaimResult, before findings) {
 	s.runningClaims--
-	// If the queue is being asked at this moment, its answer may be older than this claim. So increment notifications:
-	// Postpone ignores an answer if this number has changed since the question.
+	// The queue may be answering a question at this moment, without knowing of this claim. Postpone ignores the answer if
+	// notifications has changed since the question. So increment it.
 	s.notifications++
 	switch {
 	case result.Full:

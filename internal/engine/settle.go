@@ -154,8 +154,8 @@ func (e *Engine) writeOutcomes(token processlog.Token, batch []pendingOutcome, o
 		sentAt := time.Now()
 		results, err := e.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		// Report an error, or a success that shows that the database can write. If all rows are busy (locked by other
-		// transactions), the database has written nothing, so the answer shows nothing.
+		// If other transactions have locked all rows, the database has written nothing. Such an answer does not show that the
+		// database can write, so do not report it.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
 			e.NoteResult(problemStore, err)
 		}

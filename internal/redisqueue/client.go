@@ -115,9 +115,9 @@ func withTimeout(userTimeout time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce hides connection failures from a cluster client. After a connection failure that it can see, a cluster
-// client would send a single command again. Pipelines are still sent again, because the client decides this before it
-// calls hooks.
+// sendOnce keeps a cluster client from sending a command a second time. A cluster client does this after a connection
+// failure, so sendOnce hides the failure from the client. sendOnce cannot do this for pipelines, because the client decides
+// before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -291,7 +291,8 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// If the handler ended its entry itself, the row would change, and each success would be dropped.
+// If a transactional handler could complete its own entry, the success of the attempt would find a changed row, and the
+// library would drop the success.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()

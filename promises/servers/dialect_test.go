@@ -139,7 +139,7 @@ func (l *everyStatement) entry(businessType, kind string, opts compensator.Optio
 	return compensator.NewEntry{BusinessType: businessType, Content: []byte(`{"note":"it's \\ \"退款\" 😀"}`), Options: opts}
 }
 
-// The session of serverNow does not have the tested settings.
+// serverNow reads the clock of the server in a session without the settings that the test tries.
 func (l *everyStatement) serverNow() (ms int64) {
 	require.NoError(l.t, l.DB.QueryRow("SELECT CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)").Scan(&ms))
 	return ms

@@ -257,7 +257,7 @@ func (s *soak) readDir(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	over := func(p point) bool { return p.at > s.ended-2 } // Remove the last two seconds, because the end of the faults cuts every connection.
+	over := func(p point) bool { return p.at > s.ended-2 } // Remove the last two seconds: when the faults end, the test cuts every connection.
 	s.late = slices.DeleteFunc(s.late, over)
 	for name := range s.series {
 		s.series[name] = slices.DeleteFunc(s.series[name], over)

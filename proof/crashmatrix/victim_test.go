@@ -85,7 +85,7 @@ func (l *victim) runProgram(ctx context.Context) error {
 	return <-problems
 }
 
-// runAndClose runs the victims of cases whose failpoint lies in Close. So Close kills the process before Close returns.
+// runAndClose runs a victim whose failpoint is in Compensator.Close. So the process is killed before Close returns.
 func (l *victim) runAndClose(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

@@ -53,8 +53,8 @@ func following(cfg compensator.HandlerConfig[content]) compensator.HandlerConfig
 }
 
 // checkFollows asserts G27: an entry that runs after a batch starts only when every entry of the batch has ended. The
-// field BusinessID of the entry names the batch. An entry of the batch that has ended once counts as ended, even if it
-// was requeued. After the database has lost writes, checkFollows asserts nothing.
+// field BusinessID of the entry names the batch. If an entry of the batch has ended and was
+// requeued, it still counts as ended. After the database has lost writes, checkFollows asserts nothing.
 func (o *oracle) checkFollows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return

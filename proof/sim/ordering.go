@@ -63,8 +63,8 @@ func (w *world) crowd(rng *rand.Rand) {
 }
 
 func (l *ordering) key(kind, idempotencyKey string) string {
-	// An entry whose key ends in ".after" runs after a batch, but may be recorded before entries of the batch. If both had
-	// one ordering key, the entry would wait for the batch to end, and the batch would wait for the entry to run.
+	// An entry whose key ends in ".after" runs after a batch, but may be recorded before entries of the batch. It gets no
+	// ordering key. With the key of such an entry of the batch, each of the two entries would wait for the other.
 	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
 	}

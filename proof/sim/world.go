@@ -82,7 +82,7 @@ type plan struct {
 	// ordered counts all orders for an idempotency key. untold counts the orders whose commit is not reported to the
 	// library.
 	ordered, untold map[string]int
-	thinking        map[string]time.Duration // by idempotency key: longest time from insert to commit of unwatched orders
+	thinking        map[string]time.Duration // longest time from the insert to the commit of an unwatched order; the key of the map is its idempotency key
 	holds           time.Duration
 	killer          compensator.IdempotencyKey
 	runners         int

@@ -46,8 +46,8 @@ func (l *lingerState) untilNextLocked(now time.Time) time.Duration {
 	return max(0, next.Sub(now))
 }
 
-// look returns nil if the next claim may begin. Otherwise the scanner must call ask, which returns the time until the
-// next call of look. If it is time to read the due entries, ask reads them first.
+// look returns nil if the next claim may begin. Otherwise look returns the function ask, and the scanner calls ask in place
+// of the claim. ask reads the due entries if it is time to do so, and returns the time until the next call of look.
 func (c *batchCalls) look(now time.Time, full bool) (ask func() time.Duration) {
 	begins, wait := c.beginLook(now, full)
 	switch {

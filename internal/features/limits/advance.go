@@ -11,9 +11,9 @@ import (
 
 // An advance start is a start that one claim takes from the limit, and that an entry of a later claim uses.
 
-// advanceLife is the maximum age of an advance start when an entry gets it. An advance start is a start that one claim
-// has taken for an entry of a later claim. Its age counts from the moment of the grant. The handler of the entry must
-// be called within grantLife after that moment. So the second half of grantLife is left for the claim of the entry.
+// An advance start is a start that one claim takes for an entry of a later claim. advanceLife is the maximum time from the
+// grant of the start until the later claim gives it to an entry. The handler must be called within grantLife after the
+// grant, so the second half of grantLife is left for that claim.
 const advanceLife = grantLife / 2
 
 // advanceAim is the time within which a claim expects later claims to use its advance starts. The time is shorter than

@@ -49,8 +49,8 @@ type Period struct {
 	// the newest CatchUp slots are made up for.
 	CatchUp int
 
-	// Problem is the text that Health shows when Do fails. A periodic type has an empty text. A text that is not empty
-	// means that the period is maintenance work of the library. Skipped slots of maintenance are not logged.
+	// Problem is empty for a periodic type. For maintenance work of the library, Problem is the text that Health shows when
+	// Do fails. Skipped slots are logged for periodic types only.
 	Problem string
 
 	// Do moves the period's mark to the last slot of the parameter slots, and does the work of all these slots. The

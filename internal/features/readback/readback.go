@@ -22,8 +22,8 @@ type Starter struct {
 	e *engine.Engine
 
 	idReads       groupcommit.Batcher[unresolvedEntry]
-	verifications groupcommit.Batcher[engine.InsertedEntry] // read back rows that were inserted with a lease
-	claims        groupcommit.Batcher[claimRequest]         // claim fresh rows by id
+	verifications groupcommit.Batcher[engine.InsertedEntry] // batches of rows to read back, which were inserted with a lease
+	claims        groupcommit.Batcher[claimRequest]         // batches of new rows to claim by id
 }
 
 type unresolvedEntry struct {

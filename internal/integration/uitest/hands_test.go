@@ -131,7 +131,7 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.quiet("refresh")
 }
 
-// A refresh of an entry's page also replaces the switch that pauses refreshes.
+// A refresh of an entry's page also replaces the button that pauses the automatic refresh.
 func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -147,7 +147,8 @@ var within = map[string]string{"{columns}": ", content, headers, ", "{outline}":
 
 var tables = regexp.MustCompile(`((?:FROM|INTO|UPDATE|JOIN) |\{DELETE FROM )\{?([a-z]+)\}`)
 
-// expected returns a regular expression for the statements that a constant becomes, and how many characters it prescribes.
+// expected returns a regular expression that matches each statement made from a constant of the source. The result literal
+// is the number of characters that the expression matches literally.
 func expected(text string) (pattern string, literal int) {
 	text = tables.ReplaceAllString(text, "$1{}_$2`{}")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "{DELETE FROM ", "DELETE "), "_log`", "common_process_log`")
