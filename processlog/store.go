@@ -28,7 +28,7 @@ type Transaction interface {
 }
 
 // Store is the table of entries. If Store and Queue disagree, Store is right. The methods of Store are called
-// concurrently. Each method works in one short transaction at READ COMMITTED, or in the transaction of the caller. A
+// concurrently. Each method works in short transactions at READ COMMITTED, or in the transaction of the caller. A
 // Store reads the current time from the database's clock.
 //
 // An implementation is right if it passes suite.TestStore of package compensatortest/suite.
@@ -285,7 +285,7 @@ type Row struct {
 	// epoch. In the process that runs the entry, the handler's call sets it.
 	Result []byte
 
-	Token     Token         // token of the write that last changed the row
+	Token     Token         // token of the last write that has set one: an insert with a lease, a claim, an outcome or a change
 	DueIn     time.Duration // next_at minus the database's current time; ≤ 0: the entry is due
 	LeaseLeft time.Duration // end of the lease minus the database's current time; ≤ 0: no lease
 }

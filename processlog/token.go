@@ -2,8 +2,8 @@ package processlog
 
 import "crypto/rand"
 
-// Token is a random value, new in each write of the library, and stored in the row. If a row holds the token of a write
-// whose result is unknown, that write happened and is still the last one.
+// Token is a random value that an insert with a lease, a claim, an outcome or a change stores in the row. Each of these
+// writes has a new token. If the row holds the token of a write whose result is unknown, that write has happened.
 type Token [16]byte
 
 // NewToken draws a random Token. It may be called concurrently.

@@ -12,7 +12,7 @@ import (
 // Admission is a set of functions by which a feature decides which entries of one type this process claims and starts.
 // All functions but Claim are set. They allow everything unless the feature replaces them.
 //
-// The functions are safe for concurrent use and do not block.
+// The functions are safe for concurrent use. They do not block, except Claim, which asks the database.
 type Admission struct {
 	// CallsAllowed returns how many handler calls may begin now:
 	//

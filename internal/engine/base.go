@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StatementTimeout limits each statement of the library, so that a dead connection cannot block a batcher forever.
+// StatementTimeout limits each statement of the library, except the reads of the reconciler, which have scanTimeout. So
+// a dead connection cannot block a batcher forever.
 const StatementTimeout = 10 * time.Second
 
 // Base holds what every part of the engine and every feature uses: the settings, the store, and the list of problems.

@@ -13,8 +13,9 @@
 //   - Run (run.go): each attempt runs in a goroutine. The process holds the attempt until its outcome is stored, and
 //     renews its lease (lease.go).
 //   - Judged (outcome.go): the outcome follows from the error of the handler and the row.
-//   - Settled (settle.go): one statement stores several outcomes. It changes a row only if the row still has the
-//     version that it had after the claim.
+//   - Settled (settle.go): one statement stores several outcomes. A failure changes a row only if the row still has the
+//     version that it had after the claim. A success of a plain handler only needs the epoch of the claim and an
+//     unfinished entry. See promise G8.
 //   - Reconciled (reconcile.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
 // The engine does not import the features, which are the packages in internal/features. A feature attaches itself to
@@ -33,8 +34,8 @@
 //	Engine.Await          batchers that a stop waits for             instances, limits, ordering, queue, readback,
 //	                                                                 rollback, statistics, waiting
 //
-// The packages invalidrows, periodic and single attach nothing. They call the engine from loops or requests of their
-// own.
+// The packages invalidrows, periodic, single and timingwheel attach nothing. The first three call the engine from loops
+// or requests of their own. The last one is a queue in memory.
 //
 // A claim has to treat some entries and types in a special way. Each line of the next table names a special case, says
 // what it means, and names the code where the case begins and ends.
@@ -52,8 +53,7 @@
 //	refused claim  the database refused a claim of the type, and the type pauses      typeSchedule.scheduleNext
 //	refused row    the database refuses to change the entry; tries become rarer       package refusals
 //
-// Files have at most 400 lines where a stage allows it. The stages in admission.go, claim.go, run.go, lease.go and
-// settle.go are longer, because each has one purpose whose parts are read together.
+// Files have about 400 lines at most. A stage stays in one file, because its parts are read together.
 //
 // Three rules hold everywhere:
 //
@@ -64,8 +64,9 @@
 //
 // The promises G1, G2 and so on are in docs/reference/guarantees.md.
 //
-// The root package calls Scan, Reconcile and Renew in goroutines, and waits for them. All other goroutines flush
-// batchers of package groupcommit, or run handlers. Drain waits for both, and Close waits for the batchers.
+// The root package calls Scan, Reconcile and Renew in goroutines, and waits for them. Scan runs each claim and each look
+// in a goroutine, and waits for these too. All other goroutines flush batchers of package groupcommit, or run handlers.
+// Drain waits for both, and Close waits for the batchers.
 package engine
 
 import (

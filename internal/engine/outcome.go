@@ -40,8 +40,8 @@ func Counted(row *processlog.Row, o *processlog.Outcome) bool {
 }
 
 // outcomeOf computes the outcome of an attempt. It calls code of the user, which may panic. The exported method
-// OutcomeOf calls outcomeOf and handles the panic. If the row has changed since the claim, the database drops the
-// outcome: see Outcome.Version.
+// OutcomeOf calls outcomeOf and handles the panic. If the row has changed since the claim, the database may drop
+// the outcome: see Outcome.Version.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := unchanged(row)
 	if err == nil {

@@ -70,7 +70,7 @@ func (s *Store) withTimeLimit(ctx context.Context, query string) string {
 	return s.d.ended(seconds, query)
 }
 
-// rowScanner reads all rows into the same variables, so that database/sql allocates once per query. Numbers are int64,
+// rowScanner reads all rows into the same variables, so that database/sql allocates once per query. Numbers have 64 bits,
 // because database/sql formats and parses every other size.
 type rowScanner struct {
 	processlog.Row

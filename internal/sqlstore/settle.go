@@ -276,7 +276,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	g, v := settleGroup{}, rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changedRows, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
-	case s.d.changed != nil && s.d.changed(err): // This is MariaDB's error of a failed guard.
+	case s.d.changed != nil && s.d.changed(err): // MariaDB says that the row has changed since the snapshot of this transaction.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)

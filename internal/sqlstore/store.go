@@ -2,7 +2,7 @@
 // and a dialect holds the differences between databases. docs/internals/statements.md shows the statements as sent.
 //
 // Each change of an entry is one guarded UPDATE. See promise G4. Rows are written by primary key, in ascending order,
-// so that producers never wait for the library's locks. See promise G14. The time is always the database's. See promise
+// so two writes of the library cannot deadlock. Promise G14 says when a producer waits for a lock of the library. The time is always the database's. See promise
 // G9.
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine. The

@@ -1,7 +1,7 @@
 // Package limits implements TypeConfig.Limit: how many entries start, and run at once, over all processes.
 //
 // The store decides which entries get a permit, in the transaction of their claim. See StartLimits in package
-// processlog. This package makes each claim of a limited type ask the store, and decides when the next claim is
+// processlog. A process may also take starts in advance, and give them to entries of its later claims (advance.go). This package makes each claim of a limited type ask the store, and decides when the next claim is
 // worthwhile:
 //
 //   - A limit without keys holds up its whole type. The type is not claimed until the limit allows a start (gate.go).
