@@ -228,7 +228,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 			w := harness.NewWorld(t)
 			proxy, db := w.OpenProxied(true)
 			cfg := w.QuickConfig()
-			cfg.Lease = time.Second
+			cfg.Lease = 3 * time.Second // So long that a busy machine renews it in time after the connections were cut.
 			other := w.New(cfg)
 			cfg.DB = db
 			cfg.Observer.OutcomeDropped = func(observe.SettledEvent) { t.Error("the outcome was dropped") }
