@@ -203,8 +203,7 @@ func (d *Admin) TryAnother(ctx context.Context, a Actor, id BulkID, lastBatch ui
 		return d.tryAnotherMatching(ctx, a, id, &bulk)
 	}
 	plan := bulk.plan
-	ch := Change{Action: plan.Right, Entries: bulk.rest, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}
-	c, err := d.checkChange(ctx, a, ch, part{total: plan.Total, leavesOut: true})
+	c, err := d.checkChange(ctx, a, plan.change(bulk.rest, bulk.first().Reason), part{total: plan.Total, leavesOut: true})
 	if err != nil {
 		return err
 	}
@@ -241,8 +240,7 @@ const maxBulkBatches = 4
 
 func (d *Admin) continueWith(ctx context.Context, a Actor, id BulkID, bulk *storedBulk, entries []Seen) error {
 	plan := bulk.plan
-	ch := Change{Action: plan.Right, Entries: entries, Why: Why{Reason: bulk.first().Reason}, Delay: plan.Delay, Checked: plan.Checked, Again: plan.Again}
-	c, err := d.checkChange(ctx, a, ch, part{total: plan.Total, leavesOut: true})
+	c, err := d.checkChange(ctx, a, plan.change(entries, bulk.first().Reason), part{total: plan.Total, leavesOut: true})
 	if err != nil {
 		return err
 	}
@@ -266,6 +264,11 @@ type bulkPlan struct {
 	TriesFirst bool          `json:"tries_first,omitempty"` // whether the batch tries one entry
 	Rest       []Seen        `json:"rest,omitempty"`        // entries for the following batches
 	Matching   *matchingPlan `json:"matching,omitempty"`    // for an action on all that match; nil for other actions
+}
+
+// change returns the Change of a further batch. The parameter reason is the reason of the action, with the ticket before it.
+func (p *bulkPlan) change(entries []Seen, reason string) Change {
+	return Change{Action: p.Right, Entries: entries, Why: Why{Reason: reason}, Delay: p.Delay, Checked: p.Checked, Again: p.Again}
 }
 
 const actionStop = "stop"
@@ -402,8 +405,12 @@ type BulkTrial struct {
 // MayTryAnother reports whether the actor may call TryAnother: the tried entries have ended, fewer than 10 were tried,
 // and more than one entry is left.
 func (v BulkView) MayTryAnother() bool {
-	isOpen := func(t BulkTrial) bool { return !t.Outcome.Ended() }
-	return v.MayContinue && v.Left > 1 && len(v.Trials) > 0 && len(v.Trials) < maxTrials && !slices.ContainsFunc(v.Trials, isOpen)
+	return v.MayContinue && v.Left > 1 && len(v.Trials) > 0 && len(v.Trials) < maxTrials && v.TriesEnded()
+}
+
+// TriesEnded reports whether all entries in Trials have ended.
+func (v BulkView) TriesEnded() bool {
+	return !slices.ContainsFunc(v.Trials, func(t BulkTrial) bool { return !t.Outcome.Ended() })
 }
 
 // NotVisited returns how many entries the action has neither changed nor left out. For a stopped action, these entries

@@ -408,11 +408,11 @@ func (r *matchingRun) progress() BulkProgress {
 
 // change returns the Change for the next batch. The versions in the result are 0, and are read later.
 func (r *matchingRun) change(ids []compensator.EntryID) Change {
-	ch := Change{Action: r.plan.Right, Why: Why{Reason: r.reason}, Delay: r.plan.Delay, Checked: r.plan.Checked, Again: r.plan.Again}
-	for _, id := range ids {
-		ch.Entries = append(ch.Entries, Seen{ID: id})
+	entries := make([]Seen, len(ids))
+	for i, id := range ids {
+		entries[i].ID = id
 	}
-	return ch
+	return r.plan.change(entries, r.reason)
 }
 
 // isTrial reports whether the next batch is a trial, which changes one entry only: see BulkOptions.TryFirst.

@@ -130,23 +130,20 @@ func (s *server) addBulkLines(rq *request, data *bulkData) (err error) {
 // waits until these entries have ended.
 func (d bulkData) GoesOn() bool { return d.MayContinue && d.TriesEnded() }
 
-// TriesEnded reports whether all entries that the action has tried first have ended.
-func (d bulkData) TriesEnded() bool {
-	return !slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool { return !t.Outcome.Ended() })
-}
-
 // TryFailed reports whether an entry that the action has tried first did not succeed.
 func (d bulkData) TryFailed() bool {
-	return slices.ContainsFunc(d.Trials, func(t admin.BulkTrial) bool {
-		return t.Outcome == admin.BulkDead || t.Outcome == admin.BulkOverridden
-	})
+	return slices.ContainsFunc(d.Trials, hasFailed)
+}
+
+func hasFailed(t admin.BulkTrial) bool {
+	return t.Outcome == admin.BulkDead || t.Outcome == admin.BulkOverridden
 }
 
 // TriedError returns the error of an entry that the action has tried first, if the entry did not succeed. It returns an
 // empty text if the page does not list the entry.
 func (d bulkData) TriedError(trial admin.BulkTrial) string {
 	at := slices.IndexFunc(d.Lines, func(l admin.Line) bool { return l.Entry.ID == trial.ID })
-	if at < 0 || trial.Outcome != admin.BulkDead && trial.Outcome != admin.BulkOverridden {
+	if at < 0 || !hasFailed(trial) {
 		return ""
 	}
 	return d.Lines[at].Entry.LastError

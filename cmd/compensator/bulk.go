@@ -42,10 +42,7 @@ func (p *program) newBulkStopCommand() *cobra.Command {
 			if err := s.StopBulk(ctx, s.actor, view.ID); err != nil {
 				return err
 			}
-			if view, err = s.Bulk(ctx, s.actor, view.ID); err != nil {
-				return err
-			}
-			return p.printBulk(view)
+			return p.printBulkNow(ctx, s, view.ID)
 		})
 }
 
@@ -75,10 +72,7 @@ func (p *program) newBulkGoOnCommand() *cobra.Command {
 			if err := s.ContinueBulk(ctx, s.actor, view.ID); err != nil {
 				return err
 			}
-			if view, err = s.Bulk(ctx, s.actor, view.ID); err != nil {
-				return err
-			}
-			return p.printBulk(view)
+			return p.printBulkNow(ctx, s, view.ID)
 		})
 	cmd.Flags().BoolVar(&isConfirmed, "yes", false, "make the change without asking")
 	return cmd
@@ -130,6 +124,14 @@ func (s *session) readBulk(ctx context.Context, text string) (admin.BulkView, er
 	}
 	view, err := s.Bulk(ctx, s.actor, id)
 	return view, err
+}
+
+func (p *program) printBulkNow(ctx context.Context, s *session, id admin.BulkID) error {
+	view, err := s.Bulk(ctx, s.actor, id)
+	if err != nil {
+		return err
+	}
+	return p.printBulk(view)
 }
 
 func (p *program) printBulk(view admin.BulkView) error {

@@ -51,11 +51,7 @@ func (p *program) changeMatching(ctx context.Context, s *session, verb string, c
 		return err
 	}
 	if flags.first {
-		view, err := s.Bulk(ctx, s.actor, id)
-		if err != nil {
-			return err
-		}
-		return p.printBulk(view)
+		return p.printBulkNow(ctx, s, id)
 	}
 	return p.goOn(ctx, s, id)
 }
@@ -104,9 +100,5 @@ func (p *program) goOn(ctx context.Context, s *session, id admin.BulkID) error {
 	} else if err != nil {
 		return err
 	}
-	view, err := s.Bulk(ctx, s.actor, id)
-	if err != nil {
-		return err
-	}
-	return p.printBulk(view)
+	return p.printBulkNow(ctx, s, id)
 }
