@@ -128,7 +128,7 @@ func operating() []mutant {
 			name: "failed-trial-goes-on-unasked", breaks: "G34",
 			what: "After a failed trial, the page changes all other entries although nobody has confirmed that.",
 			edits: []edit{
-				{"bulkData.TryFailed", `$t.Outcome == admin.BulkDead || $t.Outcome == admin.BulkOverridden`, `$t.Outcome == admin.BulkOverridden`},
+				{"ui.hasFailed", `$t.Outcome == admin.BulkDead || $t.Outcome == admin.BulkOverridden`, `$t.Outcome == admin.BulkOverridden`},
 			},
 			sees: tests("TestOneIsTriedFirstWithoutScript"),
 		},
